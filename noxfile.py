@@ -1,0 +1,256 @@
+"""The sessions of this workspace: what is checked, with which Python, and how.
+
+Rules of this part:
+
+- This file is the one truth; `run.py`, `tox.ini` and continuous integration only call it.
+- The tag `ci` marks what every change must pass, the tag `full` the whole matrix.
+- Every environment is installed under `constraints/`. No session writes into the repository:
+  caches lie beside the environments, so that a read-only clone can be tested.
+- A session whose tests write JUnit files puts them into `AGENT_SAGA_RESULTS` when that is set.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import nox
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from tools import interpreters
+
+ROOT = Path(__file__).resolve().parent
+CORE = "agent-saga-core"
+PACKAGES = [CORE, *sorted(f"packages/{path.name}" for path in (ROOT / "packages").iterdir())]
+PYTHONS = list(interpreters.SUPPORTED)
+GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")
+
+nox.needs_version = ">=2026.4"
+nox.options.default_venv_backend = "uv|venv"
+nox.options.download_python = "never"
+nox.options.reuse_venv = "yes"
+nox.options.sessions = ["lint", "imports", "typing", "tests"]
+
+os.environ["PATH"] = interpreters.search_path(os.environ.get("PATH", os.defpath))
+for _setting in ("UV_CONSTRAINT", "UV_BUILD_CONSTRAINT", "PIP_CONSTRAINT"):
+    os.environ.setdefault(_setting, str(ROOT / "constraints" / "latest.txt"))
+
+
+def group(name: str) -> list[str]:
+    """Return the requirements of a dependency group."""
+    return list(nox.project.dependency_groups(GROUPS, name))
+
+
+def install(session: nox.Session, *groups: str, packages: list[str] = PACKAGES) -> None:
+    """Install packages of this workspace to be edited in place, and dependency groups."""
+    edited = [part for package in packages for part in ("--editable", package)]
+    session.install(*edited, *(line for name in groups for line in group(name)))
+
+
+def caches(session: nox.Session) -> Path:
+    """Return the folder for the caches of this session's tools."""
+    folder = Path(session.cache_dir) / session.name
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def pytest(session: nox.Session, *arguments: str, results: str = "tests", **env: str) -> None:
+    """Run pytest with all caches outside the repository."""
+    folder = caches(session)
+    command = ["python", "-m", "pytest", "-q", "-o", f"cache_dir={folder / 'pytest'}"]
+    if "AGENT_SAGA_RESULTS" in os.environ:
+        command.append(f"--junitxml={os.environ['AGENT_SAGA_RESULTS']}/{results}.xml")
+    own = {"HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis"), **env}
+    session.run(*command, *arguments, *session.posargs, env=own)
+
+
+def tests_of(package: str) -> str:
+    """Return the test folder of a package."""
+    return f"{package}/tests"
+
+
+@nox.session(python=PYTHONS, tags=["ci", "full"])
+def tests(session: nox.Session) -> None:
+    """The core's tests, on every supported Python."""
+    install(session, "test")
+    pytest(session, tests_of(CORE))
+
+
+@nox.session(tags=["ci"])
+@nox.parametrize("package", PACKAGES[1:], ids=[Path(name).name for name in PACKAGES[1:]])
+def packages(session: nox.Session, package: str) -> None:
+    """Each other package's tests, on one Python."""
+    install(session, "test")
+    pytest(session, tests_of(package))
+
+
+@nox.session(python=PYTHONS, tags=["full"])
+@nox.parametrize("package", PACKAGES[1:], ids=[Path(name).name for name in PACKAGES[1:]])
+def matrix(session: nox.Session, package: str) -> None:
+    """Each other package's tests, on every supported Python."""
+    install(session, "test")
+    pytest(session, tests_of(package))
+
+
+@nox.session(python=PYTHONS, tags=["full"])
+def lowest(session: nox.Session) -> None:
+    """The core's tests with the oldest dependencies that it claims to work with."""
+    pins = str(ROOT / "constraints" / "lowest.txt")
+    edited = [part for package in PACKAGES for part in ("--editable", package)]
+    environ = {"UV_CONSTRAINT": pins, "PIP_CONSTRAINT": pins}
+    session.install(*edited, *group("test"), env=environ)
+    pytest(session, tests_of(CORE))
+
+
+@nox.session(tags=["full"])
+def conformance(session: nox.Session) -> None:
+    """Every backend of every port against its kit."""
+    install(session, "test")
+    pytest(session, "-m", "conformance", *map(tests_of, PACKAGES))
+
+
+@nox.session(tags=["full"])
+def crash(session: nox.Session) -> None:
+    """Tests that kill real processes, three times over: a race may need company."""
+    install(session, "test")
+    for turn in ("first", "second", "third"):
+        pytest(session, "-m", "crash", *map(tests_of, PACKAGES), results=turn)
+
+
+@nox.session(tags=["full"])
+def property(session: nox.Session) -> None:
+    """Random sagas against the model of the world, with many more examples than usual."""
+    install(session, "test")
+    pytest(session, "-m", "property", "--hypothesis-profile=deep", *map(tests_of, PACKAGES))
+
+
+@nox.session(tags=["ci", "full"])
+def lint(session: nox.Session) -> None:
+    """Style and plain mistakes."""
+    session.install(*group("lint"))
+    cache = ["--cache-dir", str(caches(session))]
+    session.run("ruff", "check", *cache, ".")
+    session.run("ruff", "format", "--check", *cache, ".")
+
+
+@nox.session(tags=["ci", "full"])
+def imports(session: nox.Session) -> None:
+    """The layers of the core."""
+    install(session, "imports")
+    session.run("lint-imports", "--cache-dir", str(caches(session)))
+
+
+@nox.session(tags=["ci", "full"])
+def typing(session: nox.Session) -> None:
+    """Types of everything that is shipped, of the tools, and of calls as users write them."""
+    install(session, "typing")
+    shipped = [f"{package}/src" for package in PACKAGES]
+    cache = f"--cache-dir={caches(session)}"
+    session.run("mypy", cache, *shipped, "noxfile.py", "run.py", "tools", "tests/typing")
+
+
+@nox.session(tags=["ci", "full"])
+def workspace(session: nox.Session) -> None:
+    """Tests across packages: layout, packaging, the public door, the guarantees' tests."""
+    install(session, "test")
+    others = ["--ignore=tests/test_docs.py", "--ignore=tests/test_examples.py"]
+    pytest(session, "tests", *others)
+
+
+@nox.session(tags=["ci", "full"])
+def docs(session: nox.Session) -> None:
+    """Every code block and every link of every page."""
+    install(session, "test")
+    pytest(session, "tests/test_docs.py")
+
+
+@nox.session(tags=["ci", "full"])
+def examples(session: nox.Session) -> None:
+    """Every example as a user starts it."""
+    install(session, "test")
+    pytest(session, "tests/test_examples.py")
+
+
+@nox.session(tags=["ci", "full"])
+def guards(session: nox.Session) -> None:
+    """Take out each guarantee's guard: its tests must fail."""
+    install(session, "test")
+    environ = {"AGENT_SAGA_CACHE": str(caches(session))}
+    session.run("python", "-m", "tools.guards", *session.posargs, env=environ)
+
+
+@nox.session(python=PYTHONS, tags=["ci", "full"], reuse_venv=False)
+def wheels(session: nox.Session) -> None:
+    """Build everything, install the wheels alone, test them with the source out of reach."""
+    with tempfile.TemporaryDirectory(prefix="agent-saga-wheels-") as folder:
+        built = _build(session, Path(folder, "dist"))
+        session.install(str(built[CORE]))
+        session.run("python", str(ROOT / "tools" / "installed.py"), CORE)
+        session.install(*map(str, built.values()), *group("test"))
+        session.chdir(_copy_tests(Path(folder, "copy")))
+        session.run("python", str(ROOT / "tools" / "installed.py"))
+        for package in PACKAGES:
+            pytest(session, tests_of(package), results=Path(package).name, PYTHONSAFEPATH="1")
+        session.chdir(ROOT)
+
+
+def _build(session: nox.Session, output: Path) -> dict[str, Path]:
+    """Build source archives and, from them, wheels; return the wheel of each package."""
+    uv = shutil.which("uv")
+    for package in PACKAGES:
+        if uv:
+            source = [uv, "build", "--quiet", str(ROOT / package), "--out-dir", str(output)]
+            session.run(*source, external=True)
+        else:
+            command = ["python", "-m", "pip", "wheel", "--quiet", "--no-deps", str(ROOT / package)]
+            session.run(*command, "--wheel-dir", str(output))
+    names = {package: Path(package).name.replace("-", "_") for package in PACKAGES}
+    return {package: next(output.glob(f"{name}-*.whl")) for package, name in names.items()}
+
+
+def _copy_tests(tree: Path) -> Path:
+    """Copy the tests and their settings, nothing else, and return the folder."""
+    tree.mkdir()
+    for name in ("pyproject.toml", "conftest.py"):
+        shutil.copy(ROOT / name, tree / name)
+    skipped = shutil.ignore_patterns("__pycache__")
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package / "tests", tree / package / "tests", ignore=skipped)
+    return tree
+
+
+@nox.session(tags=["ci", "full"])
+def bench(session: nox.Session) -> None:
+    """Count syncs, writes and hops against their bars; counts are exact, times are not judged."""
+    install(session, packages=[CORE])
+    session.run("python", "bench/bench_core.py", "--counters", *session.posargs)
+
+
+@nox.session(tags=["ci", "full"])
+def demo(session: nox.Session) -> None:
+    """The first command of the README."""
+    install(session, packages=[CORE])
+    session.run("python", "examples/demo.py", *session.posargs)
+
+
+@nox.session(tags=["full"])
+def newcomer(session: nox.Session) -> None:
+    """Both commands of the README, from a fresh clone, in a bare environment."""
+    session.run("python", "-m", "tools.newcomer", *session.posargs)
+
+
+@nox.session(python=False)
+def lock(session: nox.Session) -> None:
+    """Resolve all dependencies anew and write `constraints/`."""
+    for name in ("UV_CONSTRAINT", "UV_BUILD_CONSTRAINT"):
+        os.environ.pop(name, None)
+    session.run(sys.executable, "-m", "tools.lock")
+
+
+@nox.session(python=False)
+def full(session: nox.Session) -> None:
+    """The whole matrix, newcomer's walk included."""
+    session.run(sys.executable, "run.py", "test", "--full", "--all-pythons", *session.posargs)

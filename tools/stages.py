@@ -1,0 +1,123 @@
+"""Runs nox sessions as stages: bounded, two at a time, each with a log, and one sum at the end.
+
+Rules of this part:
+
+- nox says which sessions there are and what they do; here they are only started and counted.
+- A stage that overruns its bound is ended with all its processes and has failed.
+- A stage that fails without a failing test counts as one failure: the sum is never better than
+  the stages.
+- A stage has no standard input. Its log is printed when it fails, and kept in any case.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tools import processes, results
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_LOG_LINES = 400
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One nox session, and the version of Python that it needs (None: the one that runs nox)."""
+
+    name: str
+    python: str | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a stage ended."""
+
+    stage: Stage
+    code: int
+    seconds: float
+    counts: results.Counts
+
+    @property
+    def failures(self) -> int:
+        """The failing tests, and at least one when the stage itself failed."""
+        return max(self.counts.failed, 1 if self.code else 0)
+
+
+class Runner:
+    """Starts nox in one environment.
+
+    Args:
+        python: the interpreter of an environment that has nox.
+        root: the repository.
+        folder: where nox keeps its environments and the stages their logs.
+        environ: the environment of every stage.
+        bound: seconds that one stage may take.
+    """
+
+    def __init__(
+        self, python: Path, root: Path, folder: Path, environ: dict[str, str], bound: float
+    ) -> None:
+        self._nox = [str(python), "-m", "nox", "--noxfile", str(root / "noxfile.py")]
+        self._root, self._folder, self._environ = root, folder, environ
+        self._processes = processes.Group(bound)
+
+    def stages(self, tag: str) -> list[Stage]:
+        """Return the sessions that carry a tag, in the noxfile's order."""
+        listed = subprocess.run(
+            [*self._nox, "--list", "--json", "--tags", tag],
+            env=self._environ,
+            cwd=self._root,
+            check=True,
+            stdout=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            text=True,
+        )
+        return [Stage(item["session"], item["python"]) for item in json.loads(listed.stdout)]
+
+    def run(self, stages: list[Stage], jobs: int) -> list[Outcome]:
+        """Run the stages and tell about each when it ends.
+
+        Args:
+            stages: what to run; started in this order.
+            jobs: how many run at the same time.
+        """
+        with ThreadPoolExecutor(jobs) as pool:
+            running = [pool.submit(self._stage, stage) for stage in stages]
+            try:
+                return [self._tell(done.result()) for done in as_completed(running)]
+            finally:
+                # After an interrupt: nothing more starts, and what runs is ended.
+                pool.shutdown(wait=False, cancel_futures=True)
+                self._processes.end_all()
+
+    def _stage(self, stage: Stage) -> Outcome:
+        began = time.monotonic()
+        found = self._folder / "results" / stage.name
+        shutil.rmtree(found, ignore_errors=True)
+        found.mkdir(parents=True)
+        environ = {**self._environ, "AGENT_SAGA_RESULTS": str(found)}
+        command = [*self._nox, "--envdir", str(self._folder / "nox"), "--session", stage.name]
+        with self._log(stage).open("w", encoding="utf-8") as log:
+            code = self._processes.run(command, self._root, environ, log.fileno())
+        return Outcome(stage, code, time.monotonic() - began, results.read(found))
+
+    def _tell(self, outcome: Outcome) -> Outcome:
+        stage, state = outcome.stage, "failed" if outcome.failures else "ok"
+        counts = f" ({outcome.counts})" if outcome.counts != results.Counts() else ""
+        print(f"{state:6} {stage.name:28} {outcome.seconds:5.0f} s{counts}", flush=True)
+        if outcome.failures:
+            lines = self._log(stage).read_text("utf-8", "replace").splitlines()
+            print("\n".join(f"  | {line}" for line in lines[-_LOG_LINES:]), flush=True)
+        return outcome
+
+    def _log(self, stage: Stage) -> Path:
+        folder = self._folder / "logs"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{stage.name}.log"
