@@ -1,0 +1,262 @@
+"""One SQLite file and the one connection to it, as its private thread uses them.
+
+Rules of this part:
+
+- Every write begins with BEGIN IMMEDIATE, so that a decision never rests on documents that another
+  process changes before the commit.
+- FULL is set for durable transactions, NORMAL for the others. After a failed write or sync nothing
+  is trusted until everything in the write-ahead file was moved into the database and synced.
+- The file is made at the first write, readable by its owner only; reading makes nothing. A file
+  that was removed or replaced is refused, since others would be using another one.
+- A damaged or foreign file is refused, never repaired or emptied here: a person decides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import stat
+from typing import TYPE_CHECKING, TypeVar
+
+from agent_saga.errors import StateError, StateUnavailable
+from agent_saga.state import sqlite_schema as schema
+from agent_saga.state.sqlite_errors import Blocked, busy, explain, makes_suspect, until_free
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+__all__ = ["SQLiteFile"]
+
+T = TypeVar("T")
+
+_inherited: list[sqlite3.Connection] = []
+
+
+class SQLiteFile:
+    """The file of a store; used by one thread only.
+
+    Args:
+        path: the absolute path of the file; its folder is made when the file is.
+        connect: opens a connection; a test gives one that fails on purpose.
+    """
+
+    def __init__(
+        self, path: Path, connect: Callable[..., sqlite3.Connection] = sqlite3.connect
+    ) -> None:
+        self.path = path
+        self._connect = connect
+        self._connection: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+        self._synchronous = ""
+        self._writable = False
+        self._suspect = False
+
+    def exists(self) -> bool:
+        """Say whether there is a file to use, or one that should be there."""
+        return self._identity is not None or os.path.lexists(self.path)
+
+    def read(
+        self, action: Callable[[sqlite3.Connection], T], default: T, *, deadline: float
+    ) -> T:
+        """Return what an action finds in the committed documents; `default` if there is no file.
+
+        Args:
+            action: reads with the connection that it is given.
+            default: the answer of a store that nobody has written.
+            deadline: the end of waiting, on the monotonic clock.
+
+        Raises:
+            StateUnavailable: another process kept the file locked until the deadline.
+            StateError: the file is unreadable, damaged, foreign, newer, removed or replaced.
+        """
+        if not self.exists():
+            return default
+        with self._translated():
+            connection = self._open(deadline)
+            self._check_identity()
+
+            def look() -> T:
+                return action(connection) if schema.has_schema(connection) else default
+
+            return until_free(look, deadline=deadline, path=self.path)
+
+    @contextlib.contextmanager
+    def writing(self, *, durable: bool, deadline: float) -> Iterator[sqlite3.Connection]:
+        """Give a connection inside BEGIN IMMEDIATE, and commit when the block ends well.
+
+        Args:
+            durable: whether the commit waits for the disk.
+            deadline: the end of waiting, on the monotonic clock.
+
+        Raises:
+            StateUnavailable: another process kept the file locked until the deadline.
+            StateError: the file cannot be written, is damaged, foreign, newer, removed or replaced.
+        """
+        with self._translated():
+            connection = self._open_for_writing(deadline)
+            self._set_synchronous(connection, "FULL" if durable else "NORMAL")
+            until_free(
+                lambda: connection.execute("BEGIN IMMEDIATE"), deadline=deadline, path=self.path
+            )
+            try:
+                self._check_identity()
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
+
+    def release(self) -> None:
+        """Close the connection; the next use opens another one."""
+        connection = self._forget()
+        if connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
+
+    def abandon(self) -> None:
+        """Drop the parent's connection in a forked child, without closing it."""
+        connection = self._forget()
+        if connection is not None:
+            # Closing it here would work on the parent's file with locks that this process lacks.
+            _inherited.append(connection)
+
+    def _forget(self) -> sqlite3.Connection | None:
+        connection, self._connection = self._connection, None
+        self._synchronous = ""
+        self._writable = False
+        return connection
+
+    def _open(self, deadline: float) -> sqlite3.Connection:
+        """Return the connection; open it if there is none. The file must exist."""
+        if self._connection is None:
+            address = f"{self.path.as_uri()}?mode=rw"
+            connection = self._connect(address, uri=True, isolation_level=None, timeout=0)
+            try:
+                self._prepare(connection, deadline)
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+        return self._connection
+
+    def _prepare(self, connection: sqlite3.Connection, deadline: float) -> None:
+        def prepare() -> None:
+            schema.check_header(connection, self.path)
+            if self._suspect:
+                _checkpoint(connection)
+
+        until_free(prepare, deadline=deadline, path=self.path)
+        self._suspect = False
+
+    def _open_for_writing(self, deadline: float) -> sqlite3.Connection:
+        """Return the connection to a file that has its tables; make what is missing."""
+        if self._writable and self._connection is not None:
+            return self._connection
+        made = not self.exists()
+        if made:
+            _make_file(self.path)
+        connection = self._open(deadline)
+
+        def fill() -> None:
+            schema.use_write_ahead_file(connection, self.path)
+            schema.make_schema(connection)
+
+        until_free(fill, deadline=deadline, path=self.path)
+        if made:
+            _sync_folder(self.path.parent)
+        self._writable = True
+        return connection
+
+    def _check_identity(self) -> None:
+        """Refuse a file that is not the one this store used first.
+
+        Raises:
+            StateError: the file was removed or replaced.
+        """
+        try:
+            status = self.path.stat()
+            found = (status.st_dev, status.st_ino)
+        except FileNotFoundError:
+            found = None
+        if self._identity is None:
+            self._identity = found
+        if found is None or found != self._identity:
+            raise StateError(
+                f"{self.path} was removed or replaced while it was in use; claims and allowances "
+                "that it held may be lost.",
+                fix="Stop every process that uses this log, then start them again.",
+            )
+
+    def _set_synchronous(self, connection: sqlite3.Connection, level: str) -> None:
+        if self._synchronous != level:
+            connection.execute(f"PRAGMA synchronous = {level}")
+            self._synchronous = level
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn the errors of SQLite and the system into ours; drop a connection that failed."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            self._suspect = self._suspect or makes_suspect(error)
+            if not busy(error):
+                self.release()
+            raise explain(error, self.path) from error
+        except OSError as error:
+            self.release()
+            raise StateError(
+                f"The state store {self.path} cannot be used: {error.strerror or error}.",
+                fix="Check that the log's folder can be made and written by this user.",
+            ) from error
+        except StateUnavailable:
+            raise
+        except StateError:
+            self.release()
+            raise
+
+
+def _checkpoint(connection: sqlite3.Connection) -> None:
+    """Move everything that was committed into the database and sync it."""
+    (blocked, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if blocked:
+        raise Blocked("a checkpoint waits for other processes")
+
+
+def _make_file(path: Path) -> None:
+    """Make an empty file that only its owner may use, without opening it.
+
+    Opening and closing it would drop the locks of another connection in this process.
+    """
+    _make_folder(path.parent)
+    try:
+        os.mknod(path, 0o600 | stat.S_IFREG)
+    except FileExistsError:
+        return
+    except (AttributeError, PermissionError):
+        # Some systems make files by opening them only; SQLite then does so, and is not sharing yet.
+        sqlite3.connect(path).close()
+        path.chmod(0o600)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make the log's folder as the log would: for its owner only, and ignored by git."""
+    if folder.is_dir():
+        return
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError), (folder / ".gitignore").open("x") as ignore:
+        ignore.write("*\n")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the file's name, and its folder's, survive a power loss."""
+    if os.name == "nt":
+        return
+    for place in (folder, folder.parent):
+        descriptor = os.open(place, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

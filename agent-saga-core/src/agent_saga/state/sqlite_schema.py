@@ -1,0 +1,117 @@
+"""The tables of a SQLite state store, and how its file is told from any other.
+
+Rules of this part:
+
+- The file carries an application id and a schema version. Another program's database and a newer
+  schema are refused, never changed.
+- Keys are compared as text in code point order, so that the keys of one prefix lie together.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from agent_saga.errors import StateError
+
+if TYPE_CHECKING:
+    import sqlite3
+    from pathlib import Path
+
+__all__ = ["check_header", "fetch", "has_schema", "make_schema", "scan", "store", "use_write_ahead_file"]
+
+APPLICATION_ID: Final = 0x53414741
+SCHEMA_VERSION: Final = 1
+
+_SCHEMA: Final = (
+    "CREATE TABLE documents (key TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+)
+
+
+def check_header(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a file that is not a state store of a schema that this version knows.
+
+    Raises:
+        StateError: the file belongs to another program, or to a newer version.
+    """
+    (app,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if app != APPLICATION_ID and (app or tables):
+        raise StateError(
+            f"{path} is a database of another program, not a state store.",
+            fix="Give the log a folder of its own, or move that file out of it.",
+        )
+    if version > SCHEMA_VERSION:
+        raise StateError(
+            f"{path} has schema version {version}; this version knows {SCHEMA_VERSION}.",
+            fix="Use a version of agent-saga-core at least as new as the one that wrote it.",
+        )
+
+
+def has_schema(connection: sqlite3.Connection) -> bool:
+    """Say whether the file has been filled; an empty one is being made by somebody."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return bool(version)
+
+
+def use_write_ahead_file(connection: sqlite3.Connection, path: Path) -> None:
+    """Have the file keep a write-ahead file beside it, so that readers never wait for writers.
+
+    Raises:
+        StateError: the file system cannot carry one.
+    """
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise StateError(
+            f"{path} lies on a file system where processes cannot share memory.",
+            fix="Put the log on a local disk.",
+        )
+
+
+def make_schema(connection: sqlite3.Connection) -> None:
+    """Make the tables unless they are there; atomic and durable."""
+    if has_schema(connection):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if not has_schema(connection):
+            for statement in _SCHEMA:
+                connection.execute(statement)
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def fetch(connection: sqlite3.Connection, key: str) -> bytes | None:
+    """Return the stored form of one document, or None."""
+    row = connection.execute("SELECT body FROM documents WHERE key = ?", (key,)).fetchone()
+    return None if row is None else bytes(row[0])
+
+
+def scan(connection: sqlite3.Connection, prefix: str) -> list[tuple[str, bytes]]:
+    """Return the keys that begin with a prefix and their stored forms, by key."""
+    found = []
+    rows = connection.execute(
+        "SELECT key, body FROM documents WHERE key >= ? ORDER BY key", (prefix,)
+    )
+    for key, body in rows:
+        if not key.startswith(prefix):
+            break
+        found.append((key, bytes(body)))
+    rows.close()
+    return found
+
+
+def store(connection: sqlite3.Connection, key: str, body: bytes | None) -> None:
+    """Store one document, or remove it when `body` is None."""
+    if body is None:
+        connection.execute("DELETE FROM documents WHERE key = ?", (key,))
+    else:
+        connection.execute(
+            "INSERT INTO documents (key, body) VALUES (?, ?)"
+            " ON CONFLICT (key) DO UPDATE SET body = excluded.body",
+            (key, body),
+        )
