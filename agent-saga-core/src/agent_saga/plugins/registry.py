@@ -228,8 +228,9 @@ def _check_window(name: str, window: object, *, idempotent: bool) -> None:
 
 
 def _is_duration(value: object) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and math.isfinite(value) and value > 0
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) and value > 0
 
 
 def _defined_again_at_a_prompt(present: Callable[..., Any], again: Callable[..., Any]) -> bool:

@@ -1,0 +1,4 @@
+"""What can be watched: ids on log records, the event stream, counters.
+
+Start at `events` (what observers get), `logging` (opt-in set-up) and `metrics`.
+"""
