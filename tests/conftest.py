@@ -1,0 +1,8 @@
+"""Tests across packages: they see the whole workspace."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))

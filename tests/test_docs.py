@@ -1,0 +1,61 @@
+"""Every page tells the truth: its Python runs, its links lead somewhere, its programs exist."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tools import pages, tree
+
+PAGES = [path for path in tree.files() if path.suffix == ".md"]
+LINK = re.compile(r"\[[^\]]*\]\((?!\w+:)([^)#\s]*)(#[^)\s]*)?\)")
+PROGRAM = re.compile(r"\bpython3? (?:-m pytest )?((?:examples|bench|tests)/[\w/]+\.py|run\.py)")
+
+
+def name(path):
+    return str(path.relative_to(tree.ROOT))
+
+
+def languages(path):
+    return {block.language for block in pages.blocks(path.read_text("utf-8"))}
+
+
+def anchors(path):
+    prose = re.sub(r"```.*?```", "", path.read_text("utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ +(.*?) *$", prose, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", [p for p in PAGES if "python" in languages(p)], ids=name)
+def test_the_python_of_a_page_runs(path, tmp_path):
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("AGENT_SAGA")}
+    environ["PYTHONPATH"] = os.pathsep.join([str(tree.ROOT), environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-Wdefault", "-m", "tools.pages", str(path)]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_every_block_names_its_language(path):
+    assert "" not in languages(path)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_links_lead_somewhere(path):
+    for target, anchor in LINK.findall(path.read_text("utf-8")):
+        aim = (path.parent / target).resolve() if target else path
+        assert aim.exists(), f"{target} does not exist"
+        if anchor and aim.suffix == ".md":
+            assert anchor[1:] in anchors(aim), f"{target}{anchor} does not exist"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_programs_that_a_page_names_exist(path):
+    for program in PROGRAM.findall(path.read_text("utf-8")):
+        assert (tree.ROOT / program).is_file(), f"{program} does not exist"

@@ -1,0 +1,52 @@
+"""Guarantees and tests are bound to each other in both directions."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+
+import pytest
+
+from tools import guarantees
+
+ENTRIES = guarantees.load()
+BOUND = guarantees.bound()
+
+
+def test_there_are_guarantees():
+    assert ENTRIES
+
+
+@pytest.mark.parametrize("name", sorted(ENTRIES))
+def test_a_test_is_bound_to_each_guarantee(name):
+    assert BOUND.get(name), f"no test carries the marker guarantee({name!r})"
+
+
+@pytest.mark.parametrize("name", sorted(BOUND))
+def test_each_bound_test_names_a_guarantee(name):
+    assert name in ENTRIES, f"{[str(path) for path in BOUND[name]]} name an unknown guarantee"
+
+
+@pytest.mark.parametrize("entry", ENTRIES.values(), ids=lambda entry: entry.id)
+def test_an_entry_says_what_it_must(entry):
+    assert re.fullmatch(r"[A-Z]+-[1-9][0-9]*", entry.id)
+    assert entry.sentence.endswith(".")
+    assert entry.level in guarantees.LEVELS
+    assert importlib.util.find_spec(entry.where)
+    assert len(entry.without) <= 1
+    assert set(entry.without) <= set(guarantees.STAND_INS)
+
+
+@pytest.mark.parametrize("entry", ENTRIES.values(), ids=lambda entry: entry.id)
+def test_the_guard_exists_and_is_code(entry):
+    owner, name = guarantees.resolve(entry.guard)
+    guard = getattr(owner, name)
+    assert callable(guard) or isinstance(vars(owner)[name], property)
+
+
+def test_what_is_not_claimed_is_said():
+    entries = guarantees.not_claimed()
+    assert entries
+    assert all(set(entry) == {"id", "sentence"} for entry in entries)
+    identities = [entry["id"] for entry in entries] + list(ENTRIES)
+    assert len(identities) == len(set(identities))

@@ -1,0 +1,116 @@
+"""What each package says about itself, before it is built."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib import metadata
+
+import pytest
+
+from tools import interpreters, lock, tree
+
+CORE = "agent-saga-core"
+PACKAGES = [tree.ROOT / CORE, *sorted((tree.ROOT / "packages").iterdir())]
+OTHERS = PACKAGES[1:]
+CONSTRAINTS = sorted(lock.OUTPUT.glob("*.txt"))
+
+
+def project(folder):
+    return tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))
+
+
+def name(path):
+    return path.name
+
+
+def pins(path):
+    lines = [line for line in path.read_text("utf-8").splitlines() if not line.startswith("#")]
+    return {line.partition("==")[0].lower() for line in lines}
+
+
+def bare(requirement):
+    return re.match(r"[A-Za-z0-9._-]+", requirement).group().lower()
+
+
+def test_the_core_needs_three_leaf_packages():
+    assert sorted(map(bare, project(PACKAGES[0])["project"]["dependencies"])) == [
+        "click",
+        "msgspec",
+        "pluggy",
+    ]
+
+
+@pytest.mark.parametrize("folder", PACKAGES, ids=name)
+def test_a_package_is_whole(folder):
+    described = project(folder)["project"]
+    assert described["name"] == folder.name
+    assert described["requires-python"] == ">=3.11"
+    assert described["dynamic"] == ["version"]
+    assert (folder / "README.md").read_text("utf-8").startswith(f"# {folder.name}\n")
+    assert (folder / "CHANGELOG.md").is_file()
+    assert (folder / "changes" / "README.md").is_file()
+    assert list(folder.glob("src/*/py.typed"))
+    assert list(folder.glob("tests/**/test_*.py"))
+
+
+@pytest.mark.parametrize("folder", PACKAGES, ids=name)
+def test_the_licence_is_the_same_everywhere(folder):
+    assert (folder / "LICENSE").read_bytes() == (tree.ROOT / "LICENSE").read_bytes()
+
+
+@pytest.mark.parametrize("folder", PACKAGES, ids=name)
+def test_every_supported_python_is_declared(folder):
+    declared = set(project(folder)["project"]["classifiers"])
+    for version in interpreters.SUPPORTED:
+        assert f"Programming Language :: Python :: {version}" in declared
+
+
+@pytest.mark.parametrize("folder", PACKAGES, ids=name)
+def test_a_version_comes_from_the_tags_of_its_own_package(folder):
+    version = project(folder)["tool"]["hatch"]["version"]
+    assert version["source"] == "vcs"
+    assert version["raw-options"]["tag_regex"].startswith(f"^{folder.name}-v")
+    assert f"{folder.name}-v[0-9]*" in version["raw-options"]["git_describe_command"]
+
+
+@pytest.mark.parametrize("folder", OTHERS, ids=name)
+def test_a_package_depends_on_a_range_of_the_core_and_on_no_sibling(folder):
+    ours = [d for d in project(folder)["project"]["dependencies"] if d.startswith("agent-saga")]
+    assert len(ours) == 1
+    assert re.fullmatch(r"agent-saga-core>=[\d.]+(dev0)?,<[\d.]+", ours[0])
+
+
+@pytest.mark.parametrize("folder", PACKAGES, ids=name)
+def test_entry_points_lead_somewhere(folder):
+    for entry in metadata.distribution(folder.name).entry_points:
+        assert entry.load() is not None
+
+
+@pytest.mark.parametrize("folder", PACKAGES, ids=name)
+def test_a_news_fragment_has_a_kind(folder):
+    kinds = {kind["directory"] for kind in project(folder)["tool"]["towncrier"]["type"]}
+    for fragment in (folder / "changes").glob("*.md"):
+        if fragment.name != "README.md":
+            assert fragment.name.split(".")[-2] in kinds, f"{fragment.name}: which kind of change?"
+
+
+@pytest.mark.parametrize("path", CONSTRAINTS, ids=name)
+def test_constraints_are_plain_pins(path):
+    for line in path.read_text("utf-8").splitlines():
+        assert line.startswith("# ") or re.fullmatch(r"[a-z0-9-]+==[\w.]+( ; .*)?", line), line
+
+
+def test_every_dependency_is_pinned():
+    settings = tomllib.loads((tree.ROOT / "pyproject.toml").read_text("utf-8"))
+    wanted = [line for group in settings["dependency-groups"].values() for line in group]
+    wanted += [line for folder in PACKAGES for line in project(folder)["project"]["dependencies"]]
+    names = {bare(line) for line in wanted if isinstance(line, str)}
+    assert {n for n in names if not n.startswith("agent-saga")} <= pins(lock.OUTPUT / "latest.txt")
+
+
+def test_the_lowest_constraints_are_the_declared_bounds():
+    lowest = (lock.OUTPUT / "lowest.txt").read_text("utf-8")
+    for requirement in project(PACKAGES[0])["project"]["dependencies"]:
+        dependency, _, bound = requirement.partition(">=")
+        assert re.search(rf"^{dependency}=={re.escape(bound)}(\.0)*$", lowest, re.MULTILINE)

@@ -1,0 +1,119 @@
+"""Reads `guarantees.toml` and finds the tests that are bound to it.
+
+Rules of this part:
+
+- A test is bound by the marker `guarantee("ID")`, found by reading the source: a test that is not
+  collected somewhere is bound all the same.
+- A guard is named `module:qualname`; it exists and can be called.
+
+What an entry says:
+
+    [[guarantee]]
+    id = "LIFE-1"                      # letters and a number; never used again for another sentence
+    sentence = "…"                     # what a user may rely on
+    level = "prevented"                # or "detected": it may happen, and is then reported
+    where = "agent_saga.domain"        # the part that keeps it
+    guard = "module:qualname"          # the function without which it would not hold
+    without = { returns = false }      # what stands in when the guard is taken out; else one of
+                                       # { argument = "name" }: that argument is returned,
+                                       # { raises = "module:name" }, { calls = "module:qualname" };
+                                       # without this line, None is returned
+
+    [[not_claimed]]
+    id = "NOT-1"
+    sentence = "…"                     # what a user may not rely on
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+FILE = ROOT / "agent-saga-core" / "src" / "agent_saga" / "guarantees.toml"
+LEVELS = ("prevented", "detected")
+STAND_INS = ("returns", "argument", "raises", "calls")
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """One entry of the file."""
+
+    id: str
+    sentence: str
+    level: str
+    where: str
+    guard: str
+    without: dict[str, Any] = field(default_factory=dict)
+
+
+def load(path: Path = FILE) -> dict[str, Guarantee]:
+    """Return the guarantees by id.
+
+    Raises:
+        ValueError: when an id stands twice.
+        TypeError: when an entry lacks a field or has an unknown one.
+    """
+    entries = [Guarantee(**entry) for entry in _read(path).get("guarantee", [])]
+    by_id = {entry.id: entry for entry in entries}
+    if len(by_id) != len(entries):
+        raise ValueError(f"{path.name} uses an id twice")
+    return by_id
+
+
+def not_claimed(path: Path = FILE) -> list[dict[str, str]]:
+    """Return what the file says is not claimed."""
+    return list(_read(path).get("not_claimed", []))
+
+
+def bound() -> dict[str, set[Path]]:
+    """Return, for every id that a marker in this workspace names, the files that name it."""
+    found: dict[str, set[Path]] = {}
+    for path in _sources():
+        for mark in _marks(ast.parse(path.read_text("utf-8"))):
+            found.setdefault(mark, set()).add(path)
+    return found
+
+
+def resolve(name: str) -> tuple[Any, str]:
+    """Return the owner of a named object and its attribute: `getattr(*resolve(name))` is it.
+
+    Args:
+        name: `module:qualname`.
+
+    Raises:
+        ImportError, AttributeError: when there is no such thing.
+    """
+    module, _, qualname = name.partition(":")
+    owner: Any = importlib.import_module(module)
+    *path, attribute = qualname.split(".")
+    for part in path:
+        owner = getattr(owner, part)
+    getattr(owner, attribute)
+    return owner, attribute
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return tomllib.loads(path.read_text("utf-8"))
+
+
+def _sources() -> list[Path]:
+    folders = [ROOT / "tests", *ROOT.glob("*/tests"), *ROOT.glob("packages/*/tests")]
+    folders += ROOT.glob("packages/*/src")
+    return sorted(path for folder in folders for path in folder.rglob("*.py"))
+
+
+def _marks(tree: ast.AST) -> list[str]:
+    return [
+        argument.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "guarantee"
+        for argument in node.args
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+    ]
