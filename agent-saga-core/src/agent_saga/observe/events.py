@@ -88,8 +88,9 @@ class _Subscription:
 
     def flush(self, deadline: float) -> bool:
         """Wait until everything queued was delivered; say whether that was reached in time."""
+        left = min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX)
         with self._changed:
-            return self._changed.wait_for(self._idle, max(0.0, deadline - time.monotonic()))
+            return self._changed.wait_for(self._idle, left)
 
     def close(self) -> None:
         """Take no more events; the thread ends when it has delivered what is queued."""

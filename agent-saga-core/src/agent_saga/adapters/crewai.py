@@ -1,0 +1,7 @@
+"""The door to `agent_saga_crewai`, the package for CrewAI."""
+
+from __future__ import annotations
+
+from agent_saga.plugins.door import open_door
+
+__getattr__, __dir__, __all__ = open_door(__name__)
