@@ -24,7 +24,11 @@ from tools import interpreters
 
 ROOT = Path(__file__).resolve().parent
 CORE = "agent-saga-core"
-PACKAGES = [CORE, *sorted(f"packages/{path.name}" for path in (ROOT / "packages").iterdir())]
+TESTING = "packages/agent-saga-testing"
+PACKAGES = [
+    CORE,
+    *sorted(f"packages/{p.parent.name}" for p in ROOT.glob("packages/*/pyproject.toml")),
+]
 PYTHONS = list(interpreters.SUPPORTED)
 GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")
 
@@ -46,8 +50,17 @@ def group(name: str) -> list[str]:
 
 def install(session: nox.Session, *groups: str, packages: list[str] = PACKAGES) -> None:
     """Install packages of this workspace to be edited in place, and dependency groups."""
-    edited = [part for package in packages for part in ("--editable", package)]
-    session.install(*edited, *(line for name in groups for line in group(name)))
+    session.install(*edited(packages), *(line for name in groups for line in group(name)))
+
+
+def edited(packages: list[str]) -> list[str]:
+    """Return what an installer is told so that packages are used where they lie."""
+    return [part for package in packages for part in ("--editable", package)]
+
+
+def beside(package: str) -> list[str]:
+    """Return what a package's tests need of this workspace."""
+    return list(dict.fromkeys([CORE, TESTING, package]))
 
 
 def caches(session: nox.Session) -> Path:
@@ -75,7 +88,7 @@ def tests_of(package: str) -> str:
 @nox.session(python=PYTHONS, tags=["ci", "full"])
 def tests(session: nox.Session) -> None:
     """The core's tests, on every supported Python."""
-    install(session, "test")
+    install(session, "test", packages=beside(CORE))
     pytest(session, tests_of(CORE))
 
 
@@ -83,7 +96,7 @@ def tests(session: nox.Session) -> None:
 @nox.parametrize("package", PACKAGES[1:], ids=[Path(name).name for name in PACKAGES[1:]])
 def packages(session: nox.Session, package: str) -> None:
     """Each other package's tests, on one Python."""
-    install(session, "test")
+    install(session, "test", packages=beside(package))
     pytest(session, tests_of(package))
 
 
@@ -91,7 +104,7 @@ def packages(session: nox.Session, package: str) -> None:
 @nox.parametrize("package", PACKAGES[1:], ids=[Path(name).name for name in PACKAGES[1:]])
 def matrix(session: nox.Session, package: str) -> None:
     """Each other package's tests, on every supported Python."""
-    install(session, "test")
+    install(session, "test", packages=beside(package))
     pytest(session, tests_of(package))
 
 
@@ -99,9 +112,8 @@ def matrix(session: nox.Session, package: str) -> None:
 def lowest(session: nox.Session) -> None:
     """The core's tests with the oldest dependencies that it claims to work with."""
     pins = str(ROOT / "constraints" / "lowest.txt")
-    edited = [part for package in PACKAGES for part in ("--editable", package)]
     environ = {"UV_CONSTRAINT": pins, "PIP_CONSTRAINT": pins}
-    session.install(*edited, *group("test"), env=environ)
+    session.install(*edited(beside(CORE)), *group("test"), env=environ)
     pytest(session, tests_of(CORE))
 
 

@@ -11,7 +11,10 @@ import pytest
 from tools import interpreters, lock, tree
 
 CORE = "agent-saga-core"
-PACKAGES = [tree.ROOT / CORE, *sorted((tree.ROOT / "packages").iterdir())]
+PACKAGES = [
+    tree.ROOT / CORE,
+    *sorted(p.parent for p in tree.ROOT.glob("packages/*/pyproject.toml")),
+]
 OTHERS = PACKAGES[1:]
 CONSTRAINTS = sorted(lock.OUTPUT.glob("*.txt"))
 

@@ -17,6 +17,7 @@ import hashlib
 import importlib.util
 import os
 import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -90,6 +91,9 @@ def clean_environ() -> dict[str, str]:
         GIT_CONFIG_KEY_0="safe.directory",
         GIT_CONFIG_VALUE_0=str(ROOT),
     )
+    if _has_certificates():
+        # As pip does: a network's own certificate is in the system's store.
+        environ.setdefault("UV_SYSTEM_CERTS", "1")
     return environ
 
 
@@ -126,6 +130,12 @@ def _run(command: list[str]) -> None:
     subprocess.run(
         command, check=True, cwd=ROOT, env=clean_environ(), stdin=subprocess.DEVNULL, timeout=900
     )
+
+
+def _has_certificates() -> bool:
+    paths = ssl.get_default_verify_paths()
+    single = paths.cafile is not None and Path(paths.cafile).is_file()
+    return single or (paths.capath is not None and any(Path(paths.capath).glob("*")))
 
 
 def _has(module: str) -> bool:
