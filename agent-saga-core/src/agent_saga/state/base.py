@@ -179,14 +179,18 @@ def judge(
         where: the store's address, for messages.
 
     Raises:
-        StateError: a stored form is damaged, or the rule put a key that it had not named.
+        StateError: a stored form is damaged, the rule returned no `Change`, or it put a key that
+            the transaction had not named.
         NotRecordable: a new document cannot be carried exactly.
     """
     docs = {
         key: None if body is None else decode(body, where=f"{key!r} in {where}")
         for key, body in stored.items()
     }
-    answer, put = rule(docs)
+    change = rule(docs)
+    if not isinstance(change, Change):
+        raise StateError(f"A rule returned {type(change).__qualname__} where a Change is due.")
+    answer, put = change
     changes: dict[str, bytes | None] = {}
     for key, doc in put.items():
         if key not in stored:

@@ -58,9 +58,7 @@ def claim_key(saga: str) -> str:
     return f"claim/{saga}"
 
 
-def open_saga(
-    doc: Doc | None, *, owner: str, epoch: int = FIRST_EPOCH
-) -> tuple[Doc | None, Claim]:
+def open_saga(doc: Doc | None, *, owner: str, epoch: int = FIRST_EPOCH) -> tuple[Doc | None, Claim]:
     """Claim a saga that begins; refused if its id was ever used.
 
     Args:

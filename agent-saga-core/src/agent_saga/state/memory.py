@@ -10,7 +10,9 @@ Rules of this part:
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from agent_saga.errors import StateError, StateUnavailable
@@ -26,6 +28,9 @@ __all__ = ["MemoryStateStore"]
 T = TypeVar("T")
 
 DEFAULT_TIMEOUT: Final = 5.0
+
+POLL: Final = 0.001
+"""Seconds between two looks at the lock from an event loop."""
 
 
 class MemoryStateStore(StateStore):
@@ -58,14 +63,8 @@ class MemoryStateStore(StateStore):
     ) -> T:
         """Apply a rule to the named documents, atomically, and return its answer."""
         named = [check_key(key) for key in keys]
-        self._enter(timeout)
-        try:
-            stored = {key: self._stored.get(key) for key in named}
-            answer, changes = judge(rule, stored, where=self.address)
-            self._keep(changes)
-            return answer
-        finally:
-            self._leave()
+        self._enter(self._bound(timeout))
+        return self._decide(named, rule)
 
     async def async_transact(
         self,
@@ -75,12 +74,18 @@ class MemoryStateStore(StateStore):
         durable: bool = True,
         timeout: float | None = None,
     ) -> T:
-        """Do what `transact` does; another thread's rule is all that there is to wait for."""
-        return self.transact(keys, rule, durable=durable, timeout=timeout)
+        """Do what `transact` does without blocking the event loop."""
+        named = [check_key(key) for key in keys]
+        deadline = time.monotonic() + self._bound(timeout)
+        while not self._try_enter():
+            if time.monotonic() >= deadline:
+                raise _held()
+            await asyncio.sleep(POLL)
+        return self._decide(named, rule)
 
     def get(self, key: str, *, timeout: float | None = None) -> Doc | None:
         """Return one document, or None."""
-        self._check_open()
+        self._check_usable()
         body = self._stored.get(check_key(key))
         return None if body is None else decode(body, where=f"{key!r} in {self.address}")
 
@@ -90,7 +95,7 @@ class MemoryStateStore(StateStore):
 
     def scan(self, prefix: str = "", *, timeout: float | None = None) -> list[tuple[str, Doc]]:
         """Return the documents whose keys begin with a prefix, by key, as of one moment."""
-        self._enter(timeout)
+        self._enter(self._bound(timeout))
         try:
             found = sorted(item for item in self._stored.items() if item[0].startswith(prefix))
         finally:
@@ -123,21 +128,42 @@ class MemoryStateStore(StateStore):
             else:
                 self._stored[key] = body
 
-    def _enter(self, timeout: float | None) -> None:
-        self._check_open()
-        me = threading.get_ident()
-        if self._holder == me:
-            raise StateError("A rule used the state store; rules are pure functions.")
-        if not self._lock.acquire(timeout=self._timeout if timeout is None else timeout):
-            raise StateUnavailable(
-                "The state store in memory is held by another rule; nothing was changed."
-            )
-        self._holder = me
+    def _decide(self, keys: list[str], rule: Rule[T]) -> T:
+        """Apply a rule under the lock, and leave."""
+        try:
+            stored = {key: self._stored.get(key) for key in keys}
+            answer, changes = judge(rule, stored, where=self.address)
+            self._keep(changes)
+            return answer
+        finally:
+            self._leave()
+
+    def _bound(self, timeout: float | None) -> float:
+        return self._timeout if timeout is None else timeout
+
+    def _enter(self, timeout: float) -> None:
+        self._check_usable()
+        if not self._lock.acquire(timeout=timeout):
+            raise _held()
+        self._holder = threading.get_ident()
+
+    def _try_enter(self) -> bool:
+        self._check_usable()
+        entered = self._lock.acquire(blocking=False)
+        if entered:
+            self._holder = threading.get_ident()
+        return entered
 
     def _leave(self) -> None:
         self._holder = None
         self._lock.release()
 
-    def _check_open(self) -> None:
+    def _check_usable(self) -> None:
         if self._closed:
             raise StateError("The state store in memory is closed.")
+        if self._holder == threading.get_ident():
+            raise StateError("A rule used the state store; rules are pure functions.")
+
+
+def _held() -> StateUnavailable:
+    return StateUnavailable("The state store in memory is held by a rule; nothing was changed.")

@@ -57,9 +57,7 @@ class SQLiteFile:
         """Say whether there is a file to use, or one that should be there."""
         return self._identity is not None or os.path.lexists(self.path)
 
-    def read(
-        self, action: Callable[[sqlite3.Connection], T], default: T, *, deadline: float
-    ) -> T:
+    def read(self, action: Callable[[sqlite3.Connection], T], default: T, *, deadline: float) -> T:
         """Return what an action finds in the committed documents; `default` if there is no file.
 
         Args:
@@ -132,6 +130,8 @@ class SQLiteFile:
     def _open(self, deadline: float) -> sqlite3.Connection:
         """Return the connection; open it if there is none. The file must exist."""
         if self._connection is None:
+            if self._identity is not None:
+                self._check_identity()
             address = f"{self.path.as_uri()}?mode=rw"
             connection = self._connect(address, uri=True, isolation_level=None, timeout=0)
             try:

@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     import sqlite3
     from pathlib import Path
 
-__all__ = ["check_header", "fetch", "has_schema", "make_schema", "scan", "store", "use_write_ahead_file"]
+__all__ = [
+    "check_header",
+    "fetch",
+    "has_schema",
+    "make_schema",
+    "scan",
+    "store",
+    "use_write_ahead_file",
+]
 
 APPLICATION_ID: Final = 0x53414741
 SCHEMA_VERSION: Final = 1

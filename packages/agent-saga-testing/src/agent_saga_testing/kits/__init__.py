@@ -1,0 +1,1 @@
+"""Conformance kits: what every backend of a port must pass. `state` and `wal` hold one each."""
