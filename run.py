@@ -35,6 +35,7 @@ from tools import environment, interpreters, results, stages
 
 ROOT = environment.ROOT
 BOUND_SECONDS = 1200.0
+FULL_BOUND_SECONDS = 5400.0
 
 
 def main(arguments: "list[str]") -> int:
@@ -67,7 +68,8 @@ def test(options: argparse.Namespace) -> int:
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["dependency-groups"]
     python = environment.ensure("test", groups["run"], [ROOT / "pyproject.toml"])
     folder = environment.state_folder()
-    runner = stages.Runner(python, ROOT, folder, _environ(python), BOUND_SECONDS)
+    bound = FULL_BOUND_SECONDS if options.full else BOUND_SECONDS
+    runner = stages.Runner(python, ROOT, folder, _environ(python), bound)
     with environment.locked(folder / "stages.lock"):
         chosen = _chosen(runner.stages("full" if options.full else "ci"), options.stage)
         ready = [stage for stage in chosen if stage.python not in interpreters.missing()]
