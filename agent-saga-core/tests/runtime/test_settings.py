@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from agent_saga.engine.pool import DEFAULT_THREADS
+from agent_saga.engine.timing import Timing
 from agent_saga.errors import ConfigurationError
+from agent_saga.runtime.composition import timing, tool_pool
 from agent_saga.runtime.settings import Settings, defaults_table
 
 
@@ -17,7 +20,10 @@ def test_the_defaults_are_those_of_the_rules() -> None:
         "settle": 30.0,
         "inverse_timeout": 60.0,
         "inverse_attempts": 3,
+        "inverse_delay": 0.2,
         "settle_after": 60.0,
+        "settle_unknown": "wait",
+        "cancel_grace": 5.0,
         "step_timeout": None,
         "approval_timeout": 300.0,
         "on_unsettled": "raise",
@@ -28,6 +34,11 @@ def test_the_defaults_are_those_of_the_rules() -> None:
     }
 
 
+def test_the_engine_has_no_other_defaults() -> None:
+    assert timing(Settings()) == Timing()
+    assert tool_pool(Settings().tool_threads).threads == DEFAULT_THREADS
+
+
 def test_variables_change_them() -> None:
     settings = Settings.from_environ(
         {
@@ -36,12 +47,18 @@ def test_variables_change_them() -> None:
             "AGENT_SAGA_INVERSE_ATTEMPTS": "5",
             "AGENT_SAGA_STEP_TIMEOUT": "2.5",
             "AGENT_SAGA_OUTSIDE": "refuse",
+            "AGENT_SAGA_SETTLE_UNKNOWN": "release",
             "AGENT_SAGA_STALL_AFTER": "",
             "UNRELATED": "x",
         }
     )
     assert settings == Settings(
-        wal="memory:", settle=0, inverse_attempts=5, step_timeout=2.5, outside="refuse"
+        wal="memory:",
+        settle=0,
+        inverse_attempts=5,
+        step_timeout=2.5,
+        outside="refuse",
+        settle_unknown="release",
     )
 
 
@@ -64,6 +81,7 @@ BAD = [
     ("step_timeout", "never"),
     ("on_unsettled", "ignore"),
     ("outside", "Warn"),
+    ("settle_unknown", "maybe"),
     ("wal", " "),
     ("wal", "a\0b"),
 ]
@@ -80,8 +98,8 @@ def test_a_bad_variable_names_itself_and_what_it_takes(name: str, text: str) -> 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [*BAD, ("settle", True), ("settle", None), ("tool_threads", True), ("tool_threads", 2.0),
-     ("wal", None), ("outside", None)],
+    [*BAD, ("settle", True), ("settle", None), ("tool_threads", True), ("settle_unknown", True),
+     ("tool_threads", 2.0), ("wal", None), ("outside", None)],
 )  # fmt: skip
 def test_a_bad_value_in_code_is_refused_too(name: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=f"The setting {name} cannot be"):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from agent_saga.errors import ConfigurationError
 from agent_saga.plugins.named import NamedRegistry
@@ -11,14 +12,15 @@ from agent_saga.plugins.ownership import owner_of
 
 __all__ = ["BackendRegistry"]
 
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]+")
 Factory = Callable[..., Any]
 
 
 class BackendRegistry:
     """For each scheme (`file`, `memory`, …) the factory that opens an address.
 
-    A factory gets the whole address as its first argument and returns an open backend, which states
-    itself what it can do.
+    A factory gets what stands behind the scheme and its colon, and returns an open backend, which
+    states itself what it can do.
     """
 
     def __init__(self) -> None:
@@ -55,9 +57,9 @@ class BackendRegistry:
 
 
 def _scheme(scheme: str) -> str:
-    letters = scheme.replace("+", "").replace("-", "")
-    if not (letters.isascii() and letters.isalnum() and scheme == scheme.lower()):
+    if not _SCHEME.fullmatch(scheme):
         raise ConfigurationError(
-            f"{scheme!r} cannot be a scheme.", fix="Use lower-case letters, without the colon."
+            f"{scheme!r} cannot be a scheme.",
+            fix="Use two or more lower-case letters, without the colon.",
         )
     return scheme

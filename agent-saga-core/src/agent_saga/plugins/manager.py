@@ -80,9 +80,9 @@ class PluginManager:
         handlers: Handlers | None = None,
     ) -> None:
         self.handlers = process_handlers() if handlers is None else handlers
-        self.backends = BackendRegistry()
-        self.integrations = IntegrationRegistry()
-        self.commands = CommandRegistry()
+        self._backends = BackendRegistry()
+        self._integrations = IntegrationRegistry()
+        self._commands = CommandRegistry()
         self._environ: Mapping[str, str] = os.environ if environ is None else environ
         self._builtins = dict(builtins or {})
         self._pluggy = pluggy.PluginManager(GROUP)
@@ -118,6 +118,24 @@ class PluginManager:
         self.load()
         with self._lock:
             self._take(plugin, LoadedPlugin(name))
+
+    @property
+    def backends(self) -> BackendRegistry:
+        """The backends of logs and state stores."""
+        self.load()
+        return self._backends
+
+    @property
+    def integrations(self) -> IntegrationRegistry:
+        """The integrations of frameworks and vendors."""
+        self.load()
+        return self._integrations
+
+    @property
+    def commands(self) -> CommandRegistry:
+        """The commands of the command line."""
+        self.load()
+        return self._commands
 
     def plugins(self) -> tuple[LoadedPlugin, ...]:
         """Return the plugins in use, by name."""
@@ -220,9 +238,9 @@ class PluginManager:
             "saga_register_compensators": self.handlers.compensators,
             "saga_register_probers": self.handlers.probers,
             "saga_register_reconcilers": self.handlers.reconcilers,
-            "saga_register_backends": self.backends,
-            "saga_register_integrations": self.integrations,
-            "saga_register_commands": self.commands,
+            "saga_register_backends": self._backends,
+            "saga_register_integrations": self._integrations,
+            "saga_register_commands": self._commands,
         }
         for hook, registry in registries.items():
             for found in self._implementations(hook):

@@ -111,11 +111,22 @@ class Settings:
     )
     inverse_timeout: float = _setting(60.0, _seconds, "how long one inverse may take", unit="s")
     inverse_attempts: int = _setting(3, _count, "how often an inverse is tried")
+    inverse_delay: float = _setting(
+        0.2, _seconds_or_zero, "the wait before an inverse's second attempt; it doubles", unit="s"
+    )
     settle_after: float = _setting(
         60.0,
         _seconds_or_zero,
         "after how long a call without an answer can no longer arrive (per tool)",
         unit="s",
+    )
+    settle_unknown: Literal["wait", "release"] = _setting(
+        "wait",
+        _one_of("wait", "release"),
+        "whether unwinding waits settle_after out, or leaves the saga to recovery",
+    )
+    cancel_grace: float = _setting(
+        5.0, _seconds_or_zero, "how long a cancelled call is given to end", unit="s"
     )
     step_timeout: float | None = _setting(
         None, _seconds_or_none, "how long a tool may take (per tool)", unit="s"

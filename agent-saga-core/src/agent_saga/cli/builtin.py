@@ -1,0 +1,30 @@
+"""The commands that come with the core, registered as a plugin like any other."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+from agent_saga.plugins.markers import hookimpl
+from agent_saga.plugins.process import BUILTINS
+
+if TYPE_CHECKING:
+    from agent_saga.plugins.commands import CommandRegistry
+
+COMMANDS: Final = {
+    "doctor": "Check this installation: Python, plugins, settings, the log's folder.",
+    "guarantees": "Print what agent-saga guarantees, and what it does not claim.",
+    "list": "List the sagas of a log and where each stands.",
+    "show": "Tell the story of one saga: its steps, their inverses, what stands.",
+}
+"""Each command, in a module of its name, with its line of help."""
+
+
+@hookimpl
+def saga_register_commands(registry: CommandRegistry) -> None:
+    """Register the commands that come with the core."""
+    for name, summary in COMMANDS.items():
+        registry.add(name, f"agent_saga.cli.commands.{name}:command", summary=summary)
+
+
+BUILTINS["agent-saga-commands"] = sys.modules[__name__]

@@ -1,0 +1,1 @@
+"""The commands of the core, each in the module of its name."""

@@ -1,0 +1,98 @@
+"""`agent-saga doctor`: is this installation fit to protect an agent?
+
+Looks and changes nothing. Exits with 1 if there is a problem, with 0 if there are only hints.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agent_saga.cli.diagnosis import PROBLEM, Finding, handler_findings
+from agent_saga.cli.exits import Exit
+from agent_saga.cli.installation import (
+    installation,
+    log_findings,
+    plugin_findings,
+    plugins_of,
+    read_settings,
+    stranger,
+)
+from agent_saga.cli.options import import_option, log_options
+from agent_saga.cli.output import printable, say, say_json, table
+from agent_saga.cli.place import log_path
+from agent_saga.cli.reading import handlers_needed
+from agent_saga.plugins.importing import import_modules
+from agent_saga.plugins.process import process_plugins
+from agent_saga.runtime.settings import Settings, defaults_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+__all__ = ["command"]
+
+
+@click.command("doctor")
+@import_option
+@log_options
+def command(wal_path: str | None, modules: Sequence[str], *, as_json: bool) -> Exit:
+    """Check Python, plugins, settings, the log's folder and the handlers that its sagas need."""
+    manager = process_plugins()
+    settings, findings = read_settings()
+    path = log_path(wal_path or settings.wal)
+    findings = [stranger(), *findings, *plugin_findings(manager)]
+    import_modules(modules)
+    findings += [*log_findings(path), *_handlers(path, manager.handlers.compensators)]
+    told = {
+        **installation(),
+        "log": str(path),
+        **plugins_of(manager),
+        "settings": _settings(settings),
+        "findings": [finding.as_dict() for finding in findings],
+    }
+    if as_json:
+        say_json(told)
+    else:
+        _print(told, settings, findings)
+    return Exit.NOT_CLEAN if any(f.level == PROBLEM for f in findings) else Exit.CLEAN
+
+
+def _handlers(path: Path, registered: Any) -> list[Finding]:
+    if not path.is_dir():
+        return []
+    needed = handlers_needed(path)
+    return handler_findings({name: ids for name, ids in needed.items() if name not in registered})
+
+
+def _settings(settings: Settings) -> list[dict[str, Any]]:
+    return [
+        {
+            "variable": row.variable,
+            "value": row.value,
+            "default": row.default,
+            "meaning": row.meaning,
+        }
+        for row in defaults_table(settings)
+    ]
+
+
+def _print(told: dict[str, Any], settings: Settings, findings: Sequence[Finding]) -> None:
+    say(f"Log: {printable(told['log'])}")
+    say(*[f"{name}: {told[name]}" for name in ("agent-saga-core", "python", "system")])
+    say("", *table(("PLUGIN", "FROM", "VERSION"), _plugin_rows(told)))
+    say("", *table(("VARIABLE", "VALUE", "DEFAULT", "MEANING"), _setting_rows(settings)), "")
+    for finding in findings:
+        say(f"{finding.level}: {printable(finding.text)}")
+        if finding.fix:
+            say(f"  To do: {printable(finding.fix)}")
+
+
+def _plugin_rows(told: dict[str, Any]) -> list[tuple[str, str, str]]:
+    rows = [(p["name"], p["distribution"], p["version"]) for p in told["plugins"]]
+    return rows + [(i["name"], i["package"], i["supports"]) for i in told["integrations"]]
+
+
+def _setting_rows(settings: Settings) -> list[tuple[str, str, str, str]]:
+    return [(r.variable, r.value, r.default, r.meaning) for r in defaults_table(settings)]

@@ -1,0 +1,35 @@
+"""The options that commands share, written once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+__all__ = ["import_option", "log_options"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def log_options(command: F) -> F:
+    """Add `--wal-path` and `--json`, which every command takes."""
+    as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+    wal_path = click.option(
+        "--wal-path",
+        metavar="PATH",
+        help="The log; otherwise AGENT_SAGA_WAL, otherwise ./agent-saga.wal.",
+    )
+    return wal_path(as_json(command))
+
+
+def import_option(command: F) -> F:
+    """Add `--import`, which commands that need handlers take."""
+    option = click.option(
+        "--import",
+        "modules",
+        metavar="MODULE",
+        multiple=True,
+        help="Load a module for the handlers it registers; may be repeated.",
+    )
+    return option(command)

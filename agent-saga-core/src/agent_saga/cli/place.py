@@ -1,0 +1,42 @@
+"""Which log a command looks at.
+
+Rules of this part:
+
+- `--wal-path`, else what the library itself would use: `AGENT_SAGA_WAL`, else `./agent-saga.wal`.
+- The absolute path is always said: a person must see which log was read.
+- Looking makes nothing: no folder, no file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agent_saga.errors import ConfigurationError
+from agent_saga.runtime.settings import Settings
+
+__all__ = ["log_path"]
+
+_FILE = "file:"
+
+
+def log_path(given: str | None) -> Path:
+    """Return the absolute path of the log that a command was asked about.
+
+    Args:
+        given: what `--wal-path` said, if it was given.
+
+    Raises:
+        ConfigurationError: the address is none of a log in files.
+    """
+    address = given or Settings.from_environ().wal
+    if address.startswith("memory:"):
+        raise ConfigurationError(
+            "A log in memory ends with its process; there is nothing to look at.",
+            fix="Name a log with --wal-path.",
+        )
+    scheme = address.partition(":")[0]
+    if "://" in address and not address.startswith(_FILE):
+        raise ConfigurationError(
+            f"This command reads logs in files, not {scheme}.", fix="Name a path with --wal-path."
+        )
+    return Path(address.removeprefix(_FILE)).expanduser().absolute()
