@@ -1,0 +1,185 @@
+"""What looks like a secret: names of fields, and shapes of values.
+
+Rules of this part:
+
+- A field is judged by its name: words such as `password`, `api_key` or `pwd`, however they are
+  spelt (`apiKey`, `X-Api-Key`, `new_password`). A name that only counts, names or limits a secret
+  (`token_count`, `secret_name`, `max_tokens`) is harmless, but its value is still looked at.
+- A value is judged by its shape alone, wherever it stands in a text: prefixes that vendors give their
+  keys, `Bearer …`, PEM blocks, addresses with a password inside, `password=…` in a text.
+- `_FIRST_LOOKS`, `_AHEAD` and `_PIECES` are the cheap first look: every shape contains one of them.
+  Whoever adds a shape adds its piece; a test holds both together.
+- Guessing has no end: a secret without a shape, under a harmless name, passes. `guarantees()` says so.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["MASK", "looks_secret", "mask_text", "secret_key"]
+
+MASK: Final = "***"
+"""What stands in the log in place of a secret."""
+
+_NAMES: Final = (
+    r"pass(?:word|wd|phrase|code)|pwd|secret|client[_-]?secret|api[_-]?key|access[_-]?token|"
+    r"refresh[_-]?token|auth[_-]?token|private[_-]?key|account[_-]?key|shared[_-]?access[_-]?key"
+)
+
+_SHAPES: Final = (
+    r"(?:sk|rk)_(?:live|test|prod)_[0-9A-Za-z]{8,}",
+    r"whsec_[0-9A-Za-z+/=]{16,}",
+    r"(?<![0-9A-Za-z])sk-(?=[\w-]*\d)[\w-]{20,}",
+    r"(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}",
+    r"gh[pousr]_[0-9A-Za-z]{20,}",
+    r"github_pat_\w{20,}",
+    r"gl(?:pat|dt|rt|ft|cbt|ptt|oas|soat|imt|agent)-[\w.-]{16,}",
+    r"xox[abceoprs](?:\.[a-z]+)?-[\w-]{10,}",
+    r"xapp-\d-[\w-]{10,}",
+    r"hooks\.slack\.com/services/[\w/]{16,}",
+    r"AIza[\w-]{30,}",
+    r"ya29\.[\w-]{20,}",
+    r"GOCSPX-[\w-]{16,}",
+    r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
+    r"SG\.[\w-]{16,}\.[\w-]{16,}",
+    r"(?<![0-9A-Za-z])SK[0-9a-f]{32}",
+    r"shp(?:at|ca|pa|ss)_[0-9A-Fa-f]{24,}",
+    r"npm_[0-9A-Za-z]{30,}",
+    r"pypi-[\w-]{16,}",
+    r"(?<![0-9A-Za-z])hf_[0-9A-Za-z]{20,}",
+    r"do[opr]_v1_[0-9a-f]{40,}",
+    r"dapi[0-9a-f]{32}",
+    r"hv[sbr]\.[\w-]{20,}",
+    r"sq0(?:atp|csp|idp)-[\w-]{20,}",
+    r"(?<![0-9A-Za-z])key-[0-9a-f]{32}",
+    r"(?:secret|ntn)_[0-9A-Za-z]{40,}",
+    r"lin_api_[0-9A-Za-z]{20,}",
+    r"gsk_[0-9A-Za-z]{20,}",
+    r"xai-[0-9A-Za-z]{20,}",
+    r"pplx-[0-9A-Za-z]{20,}",
+    r"(?<![0-9A-Za-z])r8_[0-9A-Za-z]{30,}",
+    r"sbp_[0-9a-f]{30,}",
+    r"sntr(?:ys|yu)_[\w=+/-]{20,}",
+    r"gl(?:sa|c)_[\w=+/-]{20,}",
+    r"dp\.(?:pt|st|ct|sa)\.[\w.-]{20,}",
+    r"pscale_(?:tkn|pw|oauth)_[\w.-]{16,}",
+    r"PMAK-[0-9a-f-]{20,}",
+    r"NRAK-[0-9A-Z]{20,}",
+    r"\.atlasv1\.[\w-]{20,}",
+    r"AGE-SECRET-KEY-1[0-9A-Z]{20,}",
+    r"\d{8,10}:AA[\w-]{30,}",
+    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY[\s\S]*?(?:-----END [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----|\Z)",
+    r"(?i:bearer|basic)\s+(?=\S*\d)[\w.~+/=-]{12,}",
+    r"://[^\s/:@]*:[^\s/@]+@",
+    rf"(?i:(?<![0-9A-Za-z])(?:{_NAMES})=)(?!\*\*\*)[^\s&;,\"']{{4,}}",
+    rf"(?i:[\"'](?:{_NAMES})\\?[\"']:\s*)\\?[\"'](?!\*\*\*)[^\"'\\]{{4,}}\\?[\"']",
+)
+
+_NAME_ENDS: Final = ("word", "wd", "hrase", "code", "ecret", "key", "oken")
+
+# At one of these characters stands, in every shape above, a piece that is looked at behind or ahead:
+# one pass over a text looks closer only where one of the characters is.
+_FIRST_LOOKS: Final = {
+    "_": (
+        "_live", "_test", "_prod", "whsec", "gh[pousr]", "github_pat", "shp(?:at|ca|pa|ss)", "npm",
+        "hf", "do[opr]_v1", "secret", "ntn", "lin_api", "gsk", "r8", "sbp", "sntr(?:ys|yu)", "glsa",
+        "glc", "pscale", "tkn", "pw", "oauth",
+    ),
+    "-": (
+        "sk", "glpat", "gl(?:dt|rt|ft)", "gl(?:cbt|ptt|oas|imt)", "glsoat", "glagent", "xapp",
+        "GOCSPX", "pypi", "sq0(?:atp|csp|idp)", "key", "xai", "pplx", "PMAK", "NRAK", "AGE",
+    ),
+    ".": ("hooks", "ya29", "SG", "hv[sbr]", "dp"),
+    "=": tuple(f"(?i:{end})" for end in _NAME_ENDS),
+    ":": tuple(f"(?i:{end}){quote}" for end in _NAME_ENDS for quote in ("[\"']", "\\\\[\"']")),
+}  # fmt: skip
+_AHEAD: Final = (
+    "-(?=----BEGIN)", r"\.(?=atlasv1)", r":(?=//[^\s/]*@)", r":(?=AA)", "A(?:KIA|SIA|BIA|CCA|Iza)",
+    "SK(?=[0-9a-f]{8})",
+)  # fmt: skip
+_PIECES: Final = ("eyJ", "earer", "EARER", "asic", "ASIC", "xox", "dapi")
+
+
+def _first_look_pattern() -> str:
+    """One expression of all first looks, each anchored at its character."""
+    behind = [
+        f"{re.escape(mark)}(?:{'|'.join(f'(?<={piece}{re.escape(mark)})' for piece in pieces)})"
+        for mark, pieces in _FIRST_LOOKS.items()
+    ]
+    return "|".join((*behind, *_AHEAD))
+
+
+_SECRET: Final = re.compile("|".join(_SHAPES))
+_first_look: Final = re.compile(_first_look_pattern()).search
+_find_secret: Final = _SECRET.search
+_SHORTEST: Final = 9
+
+_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+
+_SECRET_WORDS: Final = frozenset(
+    {
+        "password", "passwords", "passwd", "passphrase", "passcode", "pwd", "secret",
+        "secrets", "token", "authorization", "auth", "cookie", "cookies", "credential",
+        "credentials", "bearer", "jwt", "otp", "cvv", "cvc", "apikey", "secretkey",
+        "privatekey", "accesskey", "authtoken", "accesstoken", "refreshtoken", "clientsecret",
+        "mnemonic", "dsn",
+    }
+)  # fmt: skip
+_SECRET_PAIRS: Final = frozenset(
+    {
+        ("api", "key"), ("private", "key"), ("access", "key"), ("secret", "key"),
+        ("session", "key"), ("signing", "key"), ("encryption", "key"), ("master", "key"),
+        ("account", "key"), ("access", "tokens"), ("refresh", "tokens"), ("auth", "tokens"),
+        ("api", "tokens"), ("bearer", "tokens"), ("connection", "string"), ("seed", "phrase"),
+        ("api", "keys"), ("private", "keys"), ("pass", "word"), ("pass", "phrase"),
+        ("db", "pass"), ("smtp", "pass"), ("user", "pass"), ("pin", "code"), ("card", "pin"),
+    }
+)  # fmt: skip
+_SECRET_NAMES: Final = frozenset({("pass",), ("pin",)})
+_HARMLESS_ENDS: Final = frozenset(
+    {
+        "count", "counts", "limit", "limits", "budget", "type", "types", "name", "names", "id",
+        "ids", "ref", "refs", "arn", "url", "uri", "expiry", "expires", "expiration", "ttl",
+        "length", "len", "used", "usage", "max", "min", "policy", "field", "fields", "present",
+        "required", "status", "version", "at", "in", "rotation", "enabled", "total", "method",
+        "provider", "scheme", "mode", "cost", "price", "rate",
+    }
+)  # fmt: skip
+_HARMLESS_NAMES: Final = frozenset(
+    {
+        ("page", "token"), ("next", "token"), ("next", "page", "token"), ("sync", "token"),
+        ("continuation", "token"), ("pass", "through"), ("cancel", "token"), ("max", "token"),
+        ("min", "token"), ("fencing", "token"), ("idempotency", "token"),
+    }
+)  # fmt: skip
+
+
+def looks_secret(text: str) -> bool:
+    """Whether a secret stands somewhere in the text."""
+    if len(text) < _SHORTEST:
+        return False
+    if _first_look(text) is None:
+        for piece in _PIECES:
+            if piece in text:
+                break
+        else:
+            return False
+    return _find_secret(text) is not None
+
+
+def mask_text(text: str) -> str:
+    """The text with every secret in it replaced by `***`."""
+    return _SECRET.sub(MASK, text) if looks_secret(text) else text
+
+
+def secret_key(name: str) -> bool:
+    """Whether a field of this name holds a secret."""
+    words = tuple(word.lower() for word in _WORDS.findall(name))
+    while words and words[-1].isdigit():
+        words = words[:-1]
+    if not words or words in _HARMLESS_NAMES or words[-1] in _HARMLESS_ENDS:
+        return False
+    if words in _SECRET_NAMES or not _SECRET_WORDS.isdisjoint(words):
+        return True
+    return any(pair in _SECRET_PAIRS for pair in zip(words, words[1:], strict=False))

@@ -1,0 +1,134 @@
+"""The end of the log in memory: what was appended and is not yet written, and what it weighs.
+
+Rules of this part:
+
+- No locks and no I/O: the log calls it under its lock.
+- The tail is replaced as a whole by one assignment, so that an interruption between two lines of
+  code (Ctrl-C) leaves either the old tail or the new one, and doing it again does no harm.
+- A batch, once stamped, stays the same until it is known to be written: same bytes, same sequence.
+- The backlog counts, generously, the bytes that were appended and are not yet durable.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from agent_saga.domain.records import Ev
+from agent_saga.wal.encoding import masked
+from agent_saga.wal.format import Chain, Entry, size_of, stamped
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Batch", "Buffer", "Durable", "own_entry"]
+
+Durable = tuple[int, Entry]
+"""A record that became durable: its sequence and what was appended."""
+
+
+class Batch(NamedTuple):
+    """Stamped lines that are written together.
+
+    `last` is the sequence of the last line; `seals` says that this line seals its segment.
+    """
+
+    data: bytes
+    count: int
+    last: int
+    seals: bool
+
+
+class _Tail(NamedTuple):
+    batch: Batch | None
+    chain: Chain
+    waiting: list[Entry]
+
+
+_NOTHING: Final = Chain(0, b"")
+
+
+def own_entry(time: int, event: str, facts: Mapping[str, object]) -> Entry:
+    """A record that the log writes about itself."""
+    return (time, event, "", 0, "", 0, masked(facts)[0])
+
+
+class Buffer:
+    """What was appended and is not yet durable.
+
+    Attributes:
+        carried: the highest watermark that a stamped line carries.
+        observing: whether appended entries are kept until they are durable, for observers.
+    """
+
+    __slots__ = ("_bytes_in", "_bytes_out", "_sizes", "_tail", "_undurable", "carried", "observing")
+
+    def __init__(self, chain: Chain = _NOTHING) -> None:
+        self._tail = _Tail(None, chain, [])
+        self._bytes_in = self._bytes_out = 0
+        self._sizes: deque[tuple[int, int]] = deque()
+        self._undurable: deque[Durable] = deque()
+        self.carried = 0
+        self.observing = False
+
+    @property
+    def seq(self) -> int:
+        """The sequence of the last record that was appended."""
+        _, chain, waiting = self._tail
+        return chain.seq + len(waiting)
+
+    @property
+    def backlog(self) -> int:
+        """Bytes that were appended and are not yet durable, at most."""
+        return self._bytes_in - self._bytes_out
+
+    def put(self, entry: Entry, size: int) -> int:
+        """Add an entry of at most `size` bytes; returns its sequence."""
+        _, chain, waiting = self._tail
+        waiting.append(entry)
+        self._bytes_in += size
+        seq = chain.seq + len(waiting)
+        if self.observing:
+            self._undurable.append((seq, entry))
+        return seq
+
+    def put_seal(self, time: int) -> None:
+        """Add the record that ends a segment."""
+        seal = own_entry(time, Ev.SEGMENT_SEAL, {"last": self.seq})
+        self.put(seal, size_of(seal))
+
+    def stamp(self, mark: int) -> Batch | None:
+        """The batch to write next, at most up to a seal; None when nothing waits.
+
+        Args:
+            mark: the highest sequence known durable now.
+        """
+        batch, chain, waiting = self._tail
+        if batch is not None or not waiting:
+            return batch
+        count = next((at for at, entry in enumerate(waiting, 1) if _seals(entry)), len(waiting))
+        lines, chain = stamped(waiting[:count], chain, mark)
+        batch = Batch(b"".join(lines), count, chain.seq, _seals(waiting[count - 1]))
+        self._tail = _Tail(batch, chain, waiting[count:])
+        self.carried = mark
+        self._sizes.append((chain.seq, self._bytes_in))
+        return batch
+
+    def written(self) -> bool:
+        """Note that the stamped batch is written; whether more waits."""
+        self._tail = self._tail._replace(batch=None)
+        return bool(self._tail.waiting)
+
+    def durable(self, seq: int) -> list[Durable]:
+        """Note that everything up to `seq` is durable; returns what observers are told."""
+        sizes = self._sizes
+        while sizes and sizes[0][0] <= seq:
+            self._bytes_out = sizes.popleft()[1]
+        told = []
+        while self._undurable and self._undurable[0][0] <= seq:
+            told.append(self._undurable.popleft())
+        return told
+
+
+def _seals(entry: Entry) -> bool:
+    return entry[1] == Ev.SEGMENT_SEAL

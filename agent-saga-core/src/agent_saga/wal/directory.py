@@ -1,0 +1,167 @@
+"""The directory of a file log: what may stand at its path, and how it is made.
+
+Rules of this part:
+
+- The path is a directory that belongs to the log alone: it is made at the first record, readable by
+  its owner only, and keeps itself out of version control. Reading makes nothing.
+- A plain file, or a directory with other people's files, is refused with the rename to do.
+- A file log is one host: a network file system is refused unless forced.
+- Every directory that is made is made durable in its parent, the log's own parent included.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING, Final
+
+from agent_saga.errors import WALFormatError, WALPathError
+from agent_saga.wal.os_port import NETWORK_FILE_SYSTEMS
+
+if TYPE_CHECKING:
+    from agent_saga.wal.os_port import OsPort
+
+__all__ = ["LAYOUT", "WRITERS", "check_readable", "make_log_directory", "write_all"]
+
+WRITERS: Final = "writers"
+LAYOUT: Final = 1
+"""The version of how the directory is laid out; records carry a format version of their own."""
+
+_FORMAT_FILE: Final = "format"
+_FORMAT_TEXT: Final = f"agent-saga log, layout {LAYOUT}\n".encode()
+_IGNORE_FILE: Final = ".gitignore"
+_OURS: Final = (_IGNORE_FILE, _FORMAT_FILE, WRITERS, "state.")
+
+
+def make_log_directory(port: OsPort, path: str, *, force: bool) -> None:
+    """Make the log's directory, or check the one that is there.
+
+    Args:
+        path: an absolute path.
+        force: accept a network file system.
+
+    Raises:
+        WALPathError: the path cannot hold a log; the message says what to do.
+        WALFormatError: a newer version of agent-saga made the directory.
+    """
+    try:
+        made = _make_directories(port, path)
+        _check_directory(port, path, force=force)
+        _make_file(port, os.path.join(path, _IGNORE_FILE), b"*\n")
+        _make_file(port, os.path.join(path, _FORMAT_FILE), _FORMAT_TEXT)
+        made += _make_directories(port, os.path.join(path, WRITERS))
+        for parent in dict.fromkeys([path, *(os.path.dirname(folder) for folder in made)]):
+            port.sync_directory(parent)
+    except OSError as error:
+        raise WALPathError(
+            f"The log's directory {path!r} cannot be used: {error}.",
+            fix="Choose a directory that this process may write to (AGENT_SAGA_WAL, or wal=…).",
+        ) from error
+
+
+def check_readable(port: OsPort, path: str) -> bool:
+    """Whether there is a log to read; False when nothing stands at the path.
+
+    Raises:
+        WALPathError: something else stands there.
+        WALFormatError: a newer version of agent-saga made it.
+    """
+    try:
+        if not stat.S_ISDIR(port.stat(path).st_mode):
+            raise _plain_file(path)
+        _check_format(port, path)
+        return True
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise WALPathError(f"The log's directory {path!r} cannot be read: {error}.") from error
+
+
+def _plain_file(path: str) -> WALPathError:
+    return WALPathError(
+        f"The log's path {path!r} is a plain file; a log is a directory.",
+        fix=f"mv '{path}' '{path}.old'",
+    )
+
+
+def _make_directories(port: OsPort, path: str) -> list[str]:
+    """Make a directory and its missing parents; returns those that were made, outermost first."""
+    try:
+        if stat.S_ISDIR(port.stat(path).st_mode):
+            return []
+        raise _plain_file(path)
+    except FileNotFoundError:
+        made = _make_directories(port, os.path.dirname(path))
+    try:
+        port.mkdir(path, 0o700)
+    except FileExistsError:
+        return made
+    return [*made, path]
+
+
+def _check_directory(port: OsPort, path: str, *, force: bool) -> None:
+    kind = port.file_system(path)
+    if kind in NETWORK_FILE_SYSTEMS and not force:
+        raise WALPathError(
+            f"The log's directory {path!r} is on a network file system ({kind}), where locks and "
+            "syncs do not hold between hosts.",
+            fix="Use a local disk, or pass force=True when only one host ever uses it.",
+        )
+    names = port.listdir(path)
+    if _FORMAT_FILE in names:
+        return _check_format(port, path)
+    foreign = [name for name in names if not name.startswith(_OURS)]
+    if foreign:
+        raise WALPathError(
+            f"The directory {path!r} holds other files ({foreign[0]!r}), so it is no log.",
+            fix="Give the log a directory of its own.",
+        )
+
+
+def _check_format(port: OsPort, path: str) -> None:
+    try:
+        text = _read_file(port, os.path.join(path, _FORMAT_FILE))
+    except FileNotFoundError:
+        return
+    if text not in (_FORMAT_TEXT, b""):
+        raise WALFormatError(
+            f"The log {path!r} says {text[:80]!r}; this version reads layout {LAYOUT}.",
+            fix="Use the version of agent-saga-core that wrote it, or a newer one.",
+        )
+
+
+def _read_file(port: OsPort, path: str) -> bytes:
+    fd = port.open(path, os.O_RDONLY)
+    try:
+        return port.pread(fd, 4096, 0)
+    finally:
+        port.close(fd)
+
+
+def _make_file(port: OsPort, path: str, content: bytes) -> None:
+    """Write a small file in one step, unless it is there."""
+    try:
+        port.stat(path)
+    except FileNotFoundError:
+        pass
+    else:
+        return
+    draft = f"{path}.{os.getpid()}"
+    fd = port.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    try:
+        write_all(port, fd, content, 0)
+        port.fsync(fd)
+    finally:
+        port.close(fd)
+    port.replace(draft, path)
+
+
+def write_all(port: OsPort, fd: int, data: bytes, offset: int) -> None:
+    """Write all of `data` at `offset`.
+
+    Raises:
+        OSError: the write failed, or came up short.
+    """
+    count = port.pwrite(fd, data, offset)
+    if count != len(data):
+        raise OSError(f"a write of {len(data)} bytes came up short at {count}")

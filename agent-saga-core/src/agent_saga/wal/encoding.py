@@ -1,0 +1,192 @@
+"""The one entrance of the log: whatever is written was encoded here.
+
+Rules of this part:
+
+- `masked` takes any forward value and never raises: secrets are masked, what JSON cannot carry is
+  tagged, what is too large is cut. It says whether the value would come back equal.
+- `exact` takes compensation arguments: what it returns comes back as it was; a secret raises
+  `SecretLeak`, anything that cannot come back exactly raises `NotRecordable`, before any effect.
+- `decode` revives plain data only. The log is written by models and web pages; reading it runs no code.
+- A `Fragment` is JSON that was made here. `append` takes nothing else, so nothing passes unmasked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from hashlib import sha256
+from typing import Final
+
+import msgspec
+
+from agent_saga.errors import NotRecordable, SecretLeak, WALCorrupt
+from agent_saga.wal.limits import MAX_PAYLOAD
+from agent_saga.wal.plain import plain, plain_data
+from agent_saga.wal.tags import revived, tagged
+from agent_saga.wal.walk import Looking, Masking, Refusing, Stable, encode_json, type_name
+
+__all__ = [
+    "EMPTY",
+    "Fragment",
+    "assert_no_secrets",
+    "compose",
+    "decode",
+    "exact",
+    "literal",
+    "mac",
+    "masked",
+    "quoted",
+]
+
+_encode_sorted: Final = msgspec.json.Encoder(order="deterministic").encode
+_decode_json: Final = msgspec.json.Decoder().decode
+_field_names: Final[dict[str, bytes]] = {}
+
+
+class Fragment(bytes):
+    """Encoded JSON that was made by this module, so it holds no secret and no broken text."""
+
+    __slots__ = ()
+
+
+EMPTY: Final = Fragment(b"{}")
+"""The payload of a record that has nothing more to say."""
+
+
+def masked(value: object) -> tuple[Fragment, bool]:
+    """Encode a forward value for the log.
+
+    Args:
+        value: anything at all.
+
+    Returns:
+        The encoded value, and whether it is *faithful*: `decode` gives an equal value back (NaN for
+        NaN), since nothing was masked, cut or reduced to the name of its type.
+
+    Never raises; what cannot even be looked at is described by the name of its type.
+    """
+    try:
+        if plain(value):
+            data = encode_json(value)
+            if len(data) <= MAX_PAYLOAD:
+                return Fragment(data), True
+    except Exception:  # the value changed under the walk, or nests too deep: take the slow way
+        pass
+    return _masked_slowly(value)
+
+
+def _masked_slowly(value: object) -> tuple[Fragment, bool]:
+    try:
+        walk = Masking()
+        data = encode_json(walk.convert(value))
+        if len(data) <= 2 * MAX_PAYLOAD:
+            return Fragment(data), walk.faithful
+        kind = "cut"
+    except Exception:  # encoding a result never fails a step
+        kind = "object"
+    name = type_name(value)[:200].encode("ascii", "replace").decode("ascii")
+    return Fragment(encode_json(tagged(kind, name))), False
+
+
+def exact(value: object, *, what: str) -> Fragment:
+    """Encode a compensation argument so that it comes back exactly.
+
+    Args:
+        value: plain data; dates, Decimal, UUID, bytes, tuples and sets are carried too.
+        what: what the value is, for the message of an error.
+
+    Raises:
+        SecretLeak: a name or a value in it looks like a secret.
+        NotRecordable: a part of it cannot come back as it was; the message names the part.
+    """
+    try:
+        if plain(value):
+            data = encode_json(value)
+            if len(data) <= MAX_PAYLOAD:
+                return Fragment(data)
+    except Exception:  # the walk below finds the part and says what is wrong with it
+        pass
+    try:
+        data = encode_json(Refusing(what).convert(value))
+    except (SecretLeak, NotRecordable):
+        raise
+    except Exception as error:
+        raise NotRecordable(f"{what} cannot be recorded: {type_name(error)}.") from error
+    if len(data) > 2 * MAX_PAYLOAD:
+        raise NotRecordable(f"{what} is too large for the log.")
+    return Fragment(data)
+
+
+def literal(value: object) -> Fragment:
+    """Encode a constant of our own: an int, a bool, a short name, a list of them."""
+    return exact(value, what="a constant of the log")
+
+
+def compose(**fields: Fragment) -> Fragment:
+    """Join encoded values into one JSON object, in the order given.
+
+    Raises:
+        TypeError: a value was not encoded by this module.
+    """
+    parts = []
+    for name, value in fields.items():
+        if type(value) is not Fragment:
+            raise TypeError(f"The field {name!r} was not encoded by agent_saga.wal.encoding.")
+        head = _field_names.get(name)
+        if head is None:
+            head = _field_names[name] = encode_json(name) + b":"
+        parts.append(head + value)
+    return Fragment(b"{" + b",".join(parts) + b"}")
+
+
+def decode(data: bytes) -> object:
+    """Turn an encoded value back into plain data; tags that are unknown stay dicts.
+
+    Raises:
+        WALCorrupt: the bytes are not JSON, or nest deeper than anything that was written.
+    """
+    try:
+        return revived(_decode_json(data))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise WALCorrupt(f"A value in the log is not readable: {error}") from error
+
+
+def mac(salt: bytes, value: object) -> bytes:
+    """A fingerprint of a call's arguments: 16 bytes, equal for equal values, not invertible.
+
+    Args:
+        salt: random bytes of the saga; who erases them makes the fingerprint meaningless.
+        value: the arguments, unmasked; nothing of them is kept.
+
+    Never raises. An object that shows no state of its own never equals another one.
+    """
+    return sha256(salt + _stable_form(value)).digest()[:16]
+
+
+def _stable_form(value: object) -> bytes:
+    try:
+        if plain_data(value):
+            return _encode_sorted(value)
+    except Exception:  # take the slow way
+        pass
+    try:
+        return _encode_sorted(Stable().convert(value))
+    except Exception:  # a property or a model_dump of the user's raised
+        return os.urandom(16)
+
+
+def assert_no_secrets(value: object, *, what: str = "the value") -> None:
+    """Check at authoring time that a value holds nothing that looks like a secret.
+
+    Raises:
+        SecretLeak: a name or a value in it looks like a secret; the message names the place.
+    """
+    Looking(what).convert(value)
+
+
+def quoted(text: str) -> bytes:
+    """A JSON string of an opaque id, in ASCII when it holds what UTF-8 cannot carry."""
+    try:
+        return encode_json(text)
+    except UnicodeEncodeError:
+        return json.dumps(text).encode("ascii")

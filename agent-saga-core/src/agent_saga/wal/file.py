@@ -1,0 +1,183 @@
+"""The file log: a directory on one host, one folder per process, segments of JSON lines.
+
+Rules of this part:
+
+- Nothing is made before the first record. Every process that writes is a writer of its own, with a
+  folder, a lock for its life and a chain; nobody touches another writer's segments.
+- Processes, threads and event loops may share one path freely; a forked child begins a new writer.
+- What the log promises is what the operating system can: `capabilities.durability` says it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+from typing import TYPE_CHECKING, Any, Final
+
+from agent_saga.errors import WALFull, WALPathError
+from agent_saga.wal.base import BaseWAL, Batch, Capabilities
+from agent_saga.wal.directory import WRITERS, check_readable, make_log_directory
+from agent_saga.wal.lock import EVERY_EPOCH, WriterLock, add_fence
+from agent_saga.wal.os_port import OsPort
+from agent_saga.wal.reader import records, writers_of
+from agent_saga.wal.segments import Segments, segment_size
+from agent_saga.wal.writer import new_writer_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from agent_saga.wal.format import Record
+
+__all__ = ["AsyncWAL", "FileWAL"]
+
+_SEAL_ROOM: Final = 1024
+_NO_ROOM: Final = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})
+
+
+class FileWAL(BaseWAL):
+    """A write-ahead log in a directory.
+
+    Args:
+        path: the log's directory; it is made at the first record, relative to the directory that is
+            current now.
+        port: the system calls (tests inject faults here).
+        force: accept a network file system, when only one host ever uses it.
+        options: see `BaseWAL`.
+
+    Raises (at the first record):
+        WALPathError: the path cannot hold a log; the message says what to do.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        port: OsPort | None = None,
+        *,
+        force: bool = False,
+        **options: Any,
+    ) -> None:
+        self.path = os.path.abspath(path)
+        self.address = f"file:{self.path}"
+        self.port = OsPort() if port is None else port
+        self.force = force
+        self.capabilities = Capabilities(self.port.durability, True, True, False, False)
+        super().__init__(**options)
+
+    def _reset(self) -> None:
+        super()._reset()
+        self._lock_file: WriterLock | None = None
+        self._segments: Segments | None = None
+        self._segment = 1
+        self._filled = 0
+
+    # --- what the log above asks for --------------------------------------------------------------
+
+    def _open(self) -> Mapping[str, object]:
+        make_log_directory(self.port, self.path, force=self.force)
+        try:
+            folder = self._make_writer()
+            self._segments = Segments(self.port, folder, self._io, self.stall_after)
+        except OSError as error:
+            self._release_lock()
+            kind = WALFull if error.errno in _NO_ROOM else WALPathError
+            raise kind(
+                f"The log {self.path!r} could not be begun: {error}.",
+                fix="Free space on its disk, or choose another directory.",
+            ) from error
+        return self._facts()
+
+    def _make_writer(self) -> str:
+        """Make this process's folder and take its lock, before any record names it."""
+        self.writer = new_writer_id()
+        folder = os.path.join(self.path, WRITERS, self.writer)
+        self.port.mkdir(folder, 0o700)
+        self._lock_file = WriterLock(self.port, folder)
+        self.port.sync_directory(os.path.dirname(folder))
+        return folder
+
+    def _facts(self) -> dict[str, object]:
+        inode = 0 if self._lock_file is None else self._lock_file.inode
+        return {
+            "pid": os.getpid(),
+            "host": platform.node(),
+            "boot": self.port.boot_id(),
+            "lock": inode,
+            "python": platform.python_version(),
+            "durability": self.port.durability,
+        }
+
+    def _must_seal(self, size: int) -> bool:
+        filled = self._filled + size
+        if filled + _SEAL_ROOM > segment_size(self._segment) and self._filled:
+            self._segment += 1
+            self._filled = size
+            return True
+        self._filled = filled
+        return False
+
+    def _room_for_intent(self) -> None:
+        segments = self._segments
+        if segments is not None:
+            segments.room_for_intent()
+
+    def _write(self, batch: Batch) -> None:
+        segments = self._open_segments()
+        segments.write(batch.data, batch.last)
+        if batch.seals:
+            segments.seal()
+
+    def _sync(self, target: int) -> None:
+        self._open_segments().sync(target)
+
+    def _open_segments(self) -> Segments:
+        if self._segments is None:
+            raise OSError("the log has no open segment")
+        return self._segments
+
+    def _close(self) -> None:
+        if self._segments is not None:
+            self._segments.close(self.stall_after, whole=self._cause is None)
+        self._release_lock()
+
+    def _release_lock(self) -> None:
+        if self._lock_file is not None:
+            self._lock_file.close()
+            self._lock_file = None
+
+    def _forget(self) -> None:
+        if self._segments is not None:
+            self._segments.forget()
+        self._release_lock()
+
+    # --- reading and fencing ----------------------------------------------------------------------
+
+    def read_all(self) -> Iterator[Record]:
+        """Every record of every writer of the directory; see `BaseWAL.read_all`."""
+        if self._live:
+            self.drain()
+        return records(self.path, self.port)
+
+    def fence(self, saga: str, epoch: int = EVERY_EPOCH, *, writer: str = "") -> None:
+        """Fence a saga in the writers that may still act on it.
+
+        Args:
+            saga: the saga's id, or "*" for everything that a writer does.
+            epoch: the claimer's epoch; lower ones are fenced.
+            writer: one writer's id; all writers of the log when "".
+
+        Raises:
+            WALError: a fence could not be written; the claimer must not act.
+        """
+        if not check_readable(self.port, self.path):
+            raise WALPathError(f"There is no log at {self.path!r}.")
+        for name in [writer] if writer else writers_of(self.path, self.port):
+            add_fence(self.port, os.path.join(self.path, WRITERS, name), saga, epoch)
+
+    def _refresh_fences(self) -> None:
+        lock = self._lock_file
+        if lock is not None:
+            self._fences = lock.fences(self._fences)
+
+
+AsyncWAL = FileWAL

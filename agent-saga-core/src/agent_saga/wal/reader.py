@@ -1,0 +1,265 @@
+"""Reading a file log: every writer's records in order, and what is damaged, without editing anything.
+
+Rules of this part:
+
+- Reading never raises for bad content, never edits, makes nothing, and keeps only a window of
+  unsynced records in memory, however long the log is.
+- At a bad place d of a writer: a later good record whose watermark is d or more means **damage**
+  (d had been durable): it is told, and reading goes on behind it. Else it is a **torn tail**: what
+  follows was never confirmed, and reading of this writer stops there.
+- A record may stand twice, with the same bytes: a segment that failed was written again from the
+  watermark on. It is read once. Another record under the same sequence is damage.
+- A line of a format that this version does not read is told as such; the others are read.
+- The order: writers by id, each in sequence. A saga's order is (epoch, sequence): for the consumer.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from agent_saga.domain.records import FORMAT
+from agent_saga.errors import WALCorrupt, WALFormatError
+from agent_saga.wal.directory import WRITERS, check_readable
+from agent_saga.wal.format import first_hash, format_of, hash_bytes, hash_of, parsed
+from agent_saga.wal.lines import Line, lines_of, segments_in
+from agent_saga.wal.os_port import OsPort
+from agent_saga.wal.writer import is_writer_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agent_saga.wal.format import Record
+
+__all__ = ["Damage", "records", "scan", "scan_writer", "writers_of"]
+
+
+class Damage(msgspec.Struct, frozen=True):
+    """A place in the log that cannot be read as it was written.
+
+    `kind` is "damage" (it had been durable), "torn-tail" (it had not been confirmed to anybody; a
+    writer that is still writing shows one too), or "format" (another version wrote it). `seq` is the
+    first sequence that is missing, `offset` counts bytes in the segment.
+    """
+
+    writer: str
+    segment: str
+    seq: int
+    offset: int
+    reason: str
+    kind: str = "damage"
+
+
+def writers_of(path: str, port: OsPort | None = None) -> list[str]:
+    """The ids of a log's writers, oldest first; none when there is no log."""
+    port = OsPort() if port is None else port
+    try:
+        return [name for name in port.listdir(os.path.join(path, WRITERS)) if is_writer_id(name)]
+    except FileNotFoundError:
+        return []
+
+
+def scan(
+    path: str | os.PathLike[str], port: OsPort | None = None, *, verify: bool = False
+) -> Iterator[Record | Damage]:
+    """Read a whole log.
+
+    Args:
+        path: the log's directory; nothing is read when it does not exist.
+        port: the system calls.
+        verify: check every record against its writer's chain too.
+
+    Yields:
+        Records and damages, writer by writer.
+
+    Raises:
+        WALPathError, WALFormatError: the directory as a whole is no log that can be read.
+    """
+    port = OsPort() if port is None else port
+    path = os.path.abspath(path)
+    if check_readable(port, path):
+        for writer in writers_of(path, port):
+            yield from scan_writer(path, writer, port, verify=verify)
+
+
+def records(path: str | os.PathLike[str], port: OsPort | None = None) -> Iterator[Record]:
+    """Read the records of a whole log; what is damaged is raised at the end.
+
+    Raises:
+        WALCorrupt: some of it was damaged where it had been durable.
+        WALFormatError: some of it has a format that this version does not read.
+    """
+    problems: list[Damage] = []
+    for found in scan(path, port):
+        if isinstance(found, Damage):
+            if found.kind != "torn-tail":
+                problems.append(found)
+        else:
+            yield found
+    if problems:
+        first = problems[0]
+        kind = WALFormatError if all(one.kind == "format" for one in problems) else WALCorrupt
+        raise kind(
+            f"{len(problems)} places of the log cannot be read; the first: {first.reason} "
+            f"(writer {first.writer}, {first.segment}, sequence {first.seq}, byte {first.offset}).",
+            fix=f"agent-saga verify --wal-path '{os.fspath(path)}'",
+        )
+
+
+def scan_writer(
+    path: str, writer: str, port: OsPort, *, verify: bool = False
+) -> Iterator[Record | Damage]:
+    """Read one writer's segments; see `scan`."""
+    return _WriterScan(os.path.join(path, WRITERS, writer), writer, port, verify).read()
+
+
+_REWRITTEN: Final = "rewritten"
+_DAMAGE: Final = "damage"
+_TORN: Final = "torn-tail"
+
+
+class _WriterScan:
+    """One pass over one writer.
+
+    Attributes:
+        expected: the sequence that comes next.
+        window: the hashes of records above the highest watermark seen: only these may stand twice.
+        previous: the hashes that the next record may be chained to; none when the chain was lost.
+        loose: whether the sequence may jump, behind a place whose length in records is unknown.
+        awaited: the sequence that a later segment holds again; what comes before it is passed over.
+    """
+
+    def __init__(self, folder: str, writer: str, port: OsPort, verify: bool) -> None:
+        self.folder = folder
+        self.writer = writer
+        self.port = port
+        self.verify = verify
+        self.segments: list[str] = []
+        self.expected = 1
+        self.highest_mark = 0
+        self.window: dict[int, bytes] = {}
+        self.previous: list[bytes] = [first_hash(writer)]
+        self.loose = False
+        self.awaited = 0
+
+    def read(self) -> Iterator[Record | Damage]:
+        """Records and damages, in order."""
+        try:
+            self.segments = segments_in(self.port, self.folder)
+        except OSError as error:
+            yield Damage(self.writer, "", 1, 0, f"the writer's folder cannot be read ({error})")
+            return
+        for line in lines_of(self.port, self.folder, self.segments):
+            record = parsed(line.data, self.writer)
+            if record is not None and self._follows(record, line):
+                self._advance(record)
+                yield record
+                continue
+            damage = self._judge(line, record)
+            if damage is not None:
+                yield damage
+                if damage.kind == _TORN:
+                    return
+                if record is not None and record.seq >= self.expected:
+                    self._advance(record)
+                    yield record
+
+    def _follows(self, record: Record, line: Line) -> bool:
+        """Whether a record is the next one, and fits the chain if that is asked."""
+        if record.seq != self.expected and not (self.loose and record.seq > self.expected):
+            return False
+        return not self.verify or self._fits(record, line)
+
+    def _fits(self, record: Record, line: Line) -> bool:
+        stated = hash_bytes(record.hash)
+        return not self.previous or any(
+            hash_of(line.data, before) == stated for before in self.previous
+        )
+
+    def _advance(self, record: Record) -> None:
+        self.expected = record.seq + 1
+        self.loose = False
+        self.awaited = 0
+        window = self.window
+        window[record.seq] = record.hash
+        if record.mark > self.highest_mark:
+            self.highest_mark = record.mark
+            for seq in list(window):
+                if seq > record.mark:
+                    break
+                del window[seq]
+        if self.verify:
+            self.previous = [hash_bytes(record.hash)]
+
+    def _judge(self, line: Line, record: Record | None) -> Damage | None:
+        """What a line means that is not the next record; None when it can be passed over."""
+        if record is not None and record.seq < self.expected:
+            return self._judge_repeated(line, record)
+        if self.awaited and (record is None or record.seq > self.expected):
+            return None
+        other = format_of(line.data)
+        if record is None and other is not None and other != FORMAT:
+            self.loose, self.previous = True, []
+            return self._damage(line, f"it has format {other}", "format")
+        verdict = self._verdict(line, record)
+        if verdict == _REWRITTEN:
+            self.awaited = self.expected
+            return None
+        damage = self._damage(line, self._reason(line, record), verdict)
+        if verdict == _DAMAGE:
+            self._resume(line, record)
+        return damage
+
+    def _judge_repeated(self, line: Line, record: Record) -> Damage | None:
+        if self.window.get(record.seq) == record.hash:
+            return None
+        reason = f"another record stands under sequence {record.seq}"
+        return Damage(
+            self.writer, self.segments[line.segment], record.seq, line.offset, reason, _DAMAGE
+        )
+
+    def _verdict(self, line: Line, record: Record | None) -> str:
+        """Whether what is missing was durable once, stands again further on, or neither."""
+        wanted = self.expected
+        if record is not None and record.mark >= wanted:
+            return _DAMAGE
+        for ahead in lines_of(
+            self.port, self.folder, self.segments, line.segment, line.behind
+        ):
+            later = parsed(ahead.data, self.writer)
+            if later is None:
+                continue
+            if later.seq == wanted and (not self.verify or self._fits(later, ahead)):
+                return _REWRITTEN
+            if later.mark >= wanted:
+                return _DAMAGE
+        foreign = wanted == 1 and line.data and format_of(line.data) is None
+        return _DAMAGE if foreign or line.problem else _TORN
+
+    def _reason(self, line: Line, record: Record | None) -> str:
+        if line.problem:
+            return line.problem
+        if record is None:
+            return "it is no whole record"
+        if record.seq > self.expected:
+            return f"the records from {self.expected} to {record.seq - 1} are missing"
+        return "its hash does not follow from the record before it"
+
+    def _damage(self, line: Line, reason: str, kind: str) -> Damage:
+        segment = self.segments[line.segment]
+        return Damage(self.writer, segment, self.expected, line.offset, reason, kind)
+
+    def _resume(self, line: Line, record: Record | None) -> None:
+        """Go on behind a damaged place."""
+        if record is None:
+            self.expected += 1
+            self.loose, self.previous = True, []
+        elif record.seq > self.expected:
+            self.expected = record.seq
+            self.previous = []
+        else:
+            computed = [hash_of(line.data, before) for before in self.previous]
+            self.previous = [hash_bytes(record.hash), *(one for one in computed if one)]
+            self.expected = record.seq + 1

@@ -1,0 +1,301 @@
+"""The segment files of one writer: allocated before they are used, never edited, replaced on errors.
+
+Rules of this part:
+
+- A segment is a file of zeros that is written from its start. The next ones are made in the
+  background, so that an append waits for no allocation; one is always kept ready when an intent is
+  let in, so that endings and undo records still fit when the disk is full.
+- Segments are numbered as they are made. What is durable is said by syncs alone: a segment that was
+  sealed is synced before the one behind it, then cut to its size.
+- A failed or short write or a failed sync kills the segment: its descriptor is never written or
+  synced again. Everything above the watermark is kept in memory and written again, byte for byte,
+  into a new segment. An error there leaves this module, and the log is poisoned for good.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from agent_saga.errors import WALFull
+from agent_saga.wal.directory import write_all
+from agent_saga.wal.waiters import stalled
+from agent_saga.wal.worker import Worker
+
+if TYPE_CHECKING:
+    from agent_saga.wal.os_port import OsPort
+
+__all__ = ["FIRST_SIZE", "LAST_SIZE", "Segments", "segment_name", "segment_size"]
+
+FIRST_SIZE: Final = 256 * 1024
+LAST_SIZE: Final = 16 * 1024 * 1024
+_SPARES: Final = 2
+_TRIES: Final = 3
+
+_log = logging.getLogger("agent_saga.wal")
+
+
+def segment_name(number: int) -> str:
+    """The file name of a writer's n-th segment."""
+    return f"seg-{number:08d}.jsonl"
+
+
+def segment_size(number: int) -> int:
+    """How many bytes the n-th segment is given: doubling, up to a bound."""
+    return int(min(FIRST_SIZE << min(number - 1, 16), LAST_SIZE))
+
+
+class _Segment:
+    """An open segment; `place` is the last sequence in it and the offset behind that line."""
+
+    __slots__ = ("fd", "path", "place")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self.fd = fd
+        self.place = (0, 0)
+
+
+class Segments:
+    """The segments of one writer.
+
+    Args:
+        port: the system calls.
+        folder: the writer's folder, which exists.
+
+    Raises:
+        OSError: the first segment cannot be made.
+
+    `write` and `seal` are called under the log's io lock, `sync` on the flusher's thread alone.
+    """
+
+    def __init__(
+        self, port: OsPort, folder: str, io: threading.Lock, stall_after: float
+    ) -> None:
+        self._port = port
+        self._folder = folder
+        self._io = io
+        self._stall_after = stall_after
+        self._made = 0
+        self._making = threading.Lock()
+        self._spares: deque[_Segment] = deque()
+        self._sealed: deque[_Segment] = deque()
+        self._finished: deque[_Segment] = deque()
+        self._dead: deque[_Segment] = deque()
+        self._unsynced: deque[tuple[int, bytes]] = deque()
+        self._broken: OSError | None = None
+        self.replaced = 0
+        self._current: _Segment | None = self._make()
+        self._preparer = Worker("agent-saga-wal-preparer", self._prepare)
+        self._preparer.kick()
+
+    # --- making -----------------------------------------------------------------------------------
+
+    def _make(self) -> _Segment:
+        """Allocate the next segment and make its name durable."""
+        number = self._made + 1
+        path = os.path.join(self._folder, segment_name(number))
+        fd = self._port.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        self._made = number
+        try:
+            self._port.fallocate(fd, segment_size(number))
+            self._port.fsync(fd)
+            self._port.sync_directory(self._folder)
+        except BaseException:
+            self._discard(_Segment(path, fd))
+            raise
+        return _Segment(path, fd)
+
+    def _prepare(self) -> None:
+        """In the background: make spares, cut what was sealed and synced."""
+        try:
+            while len(self._spares) < _SPARES:
+                self._add_spare(_SPARES)
+        except OSError as error:
+            _log.warning("No further segment of the log could be made: %s", error)
+        while self._finished:
+            self._cut(self._finished.popleft())
+
+    def _cut(self, segment: _Segment) -> None:
+        """Give back what a sealed segment did not use; a failure costs room and nothing else."""
+        try:
+            self._port.ftruncate(segment.fd, segment.place[1])
+            self._port.fsync(segment.fd)
+        except OSError as error:
+            _log.warning("A sealed segment could not be cut to its size: %s", error)
+        self._close_file(segment)
+
+    def _discard(self, segment: _Segment) -> None:
+        self._close_file(segment)
+        try:
+            self._port.unlink(segment.path)
+        except OSError:
+            _log.debug("An unused segment stays: %s", segment.path)
+
+    def _close_file(self, segment: _Segment) -> None:
+        fd, segment.fd = segment.fd, -1
+        if fd >= 0:
+            try:
+                self._port.close(fd)
+            except OSError:
+                _log.debug("A segment's descriptor could not be closed: %s", segment.path)
+
+    def _add_spare(self, enough: int) -> None:
+        """Make a spare unless there are enough; waits, bounded, for one that is being made."""
+        if not self._making.acquire(timeout=self._stall_after):
+            raise stalled(self._stall_after)
+        try:
+            if len(self._spares) < enough:
+                self._spares.append(self._make())
+        finally:
+            self._making.release()
+
+    def _take(self) -> _Segment:
+        """The next segment: one that is ready, else one that is made now."""
+        if not self._spares:
+            self._add_spare(1)
+        segment = self._spares.popleft()
+        self._preparer.kick()
+        return segment
+
+    def room_for_intent(self) -> None:
+        """Let an intent in only while a spare segment is ready for what comes after it.
+
+        Raises:
+            WALFull: none is ready, and none can be made.
+            WALStalled: the one that is being made is not ready in time.
+        """
+        if self._spares:
+            return
+        try:
+            self._add_spare(1)
+        except OSError as error:
+            raise WALFull(
+                f"There is no room for the log to grow ({error}); the call was refused.",
+                fix=f"Free space on the disk of {self._folder!r}.",
+            ) from error
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    def write(self, data: bytes, last: int) -> None:
+        """Hand lines to the operating system; again with the same lines after an interruption.
+
+        Args:
+            data: whole lines.
+            last: the sequence of the last one.
+
+        Raises:
+            OSError: the write failed, and so did writing to a new segment.
+        """
+        if not self._unsynced or self._unsynced[-1][0] < last:
+            self._unsynced.append((last, data))
+        if self._broken is not None:
+            return self._replace()
+        segment = self._current
+        if segment is None:
+            segment = self._current = self._take()
+        done, end = segment.place
+        if done >= last:
+            return
+        try:
+            write_all(self._port, segment.fd, data, end)
+        except OSError as error:
+            self._broken = error
+            self._replace()
+        else:
+            segment.place = (last, end + len(data))
+
+    def seal(self) -> None:
+        """End the current segment; the next write goes into another."""
+        segment = self._current
+        if segment is not None:
+            self._sealed.append(segment)
+            self._current = None
+
+    def _replace(self) -> None:
+        """Leave the broken segments, and write what is not known durable into a new one."""
+        _log.error("A segment of the log failed and is replaced: %s", self._broken)
+        while self._sealed:
+            self._dead.append(self._sealed.popleft())
+        if self._current is not None:
+            self._dead.append(self._current)
+            self._current = None
+        segment = self._take()
+        data = b"".join([lines for _, lines in self._unsynced])
+        if data:
+            write_all(self._port, segment.fd, data, 0)
+            segment.place = (self._unsynced[-1][0], len(data))
+        self._current = segment
+        self.replaced += 1
+        self._broken = None
+
+    # --- durable ----------------------------------------------------------------------------------
+
+    def sync(self, target: int) -> None:
+        """Make everything up to `target` durable; the flusher's thread only.
+
+        Raises:
+            OSError: a sync failed, and so did the one of the segment that replaced it.
+        """
+        for _ in range(_TRIES):
+            with self._io:
+                replaced = self.replaced
+                sealed = list(self._sealed)
+                segments = sealed if self._current is None else [*sealed, self._current]
+            error = self._sync_each(segments)
+            with self._io:
+                if error is not None and self.replaced == replaced:
+                    self._broken = error
+                    self._replace()
+                if self.replaced == replaced:
+                    return self._settle(sealed, target)
+        raise OSError("the segments of the log failed one after the other") from error
+
+    def _sync_each(self, segments: list[_Segment]) -> OSError | None:
+        try:
+            for segment in segments:
+                self._port.fdatasync(segment.fd)
+        except OSError as error:
+            return error
+        return None
+
+    def _settle(self, sealed: list[_Segment], target: int) -> None:
+        """Note what is durable; io lock held."""
+        unsynced = self._unsynced
+        while unsynced and unsynced[0][0] <= target:
+            unsynced.popleft()
+        for segment in sealed:
+            self._sealed.remove(segment)
+            self._finished.append(segment)
+        while self._dead:
+            self._close_file(self._dead.popleft())
+        if sealed:
+            self._preparer.kick()
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def close(self, timeout: float, *, whole: bool) -> None:
+        """Close the files; when everything is durable, cut the last one and remove the spares."""
+        stopped = self._preparer.stop(timeout)
+        if stopped:
+            self._prepare_end(whole=whole)
+        self.forget()
+
+    def _prepare_end(self, *, whole: bool) -> None:
+        while whole and self._finished:
+            self._cut(self._finished.popleft())
+        if whole and self._current is not None:
+            self._cut(self._current)
+        while self._spares:
+            self._discard(self._spares.popleft())
+
+    def forget(self) -> None:
+        """Close every descriptor and touch nothing else."""
+        current = () if self._current is None else (self._current,)
+        every = (self._spares, self._sealed, self._finished, self._dead, current)
+        for segments in every:
+            for segment in segments:
+                self._close_file(segment)

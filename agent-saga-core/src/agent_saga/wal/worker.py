@@ -1,0 +1,95 @@
+"""A private thread that works when it is kicked.
+
+Rules of this part:
+
+- The thread sleeps until it is kicked, and works once per kick; a kick during the work means once
+  more. It starts with the first kick, and never ends because of what its work raised.
+- It is a daemon thread: a process that ends without closing its log loses nothing that was handed to
+  the operating system.
+- After work that left something to note, it waits a moment; if nobody kicked, it runs `idle`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Worker"]
+
+_log = logging.getLogger("agent_saga.wal")
+
+
+class Worker:
+    """One thread that runs `work` whenever it is kicked.
+
+    Args:
+        name: the thread's name.
+        work: what to do once per kick; returns the seconds to wait for another kick before `idle`,
+            or None when there is nothing to note.
+        idle: what to do when no kick came in that time.
+
+    Attributes:
+        kicked: whether work is asked for and has not begun.
+    """
+
+    __slots__ = ("_idle", "_lock", "_name", "_stopping", "_thread", "_wake", "_work", "kicked")
+
+    def __init__(
+        self, name: str, work: Callable[[], float | None], idle: Callable[[], None] = lambda: None
+    ) -> None:
+        self._name = name
+        self._work = work
+        self._idle = idle
+        self._lock = threading.Lock()
+        self._wake = threading.Lock()
+        self._wake.acquire()
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+        self.kicked = False
+
+    def kick(self) -> None:
+        """Have the thread work once more, from now on."""
+        with self._lock:
+            if self.kicked:
+                return
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                thread.start()
+                self._thread = thread
+            self.kicked = True
+            self._wake.release()
+
+    def stop(self, timeout: float) -> bool:
+        """End the thread after the work it is in; False when it did not end in time."""
+        with self._lock:
+            thread = self._thread
+            self._stopping = True
+            if thread is None or thread is threading.current_thread():
+                return True
+            if not self.kicked:
+                self.kicked = True
+                self._wake.release()
+        thread.join(timeout)
+        return not thread.is_alive()
+
+    def _run(self) -> None:
+        pause: float | None = None
+        while True:
+            if not self._wake.acquire(timeout=-1 if pause is None else pause):
+                pause = self._guarded(self._idle)
+                continue
+            self.kicked = False
+            if self._stopping:
+                return
+            pause = self._guarded(self._work)
+
+    def _guarded(self, function: Callable[[], float | None]) -> float | None:
+        try:
+            return function()
+        except BaseException:
+            _log.exception("A thread of the log failed in a way that its work does not know.")
+            return None
