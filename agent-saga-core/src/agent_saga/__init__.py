@@ -1,0 +1,83 @@
+"""agent-saga: the undo button for AI agents.
+
+This is the whole public door. Names are loaded when they are first used, so that importing agent-saga
+costs little; everything that is not listed here is private to the project.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+_DOOR = {
+    "agent_saga.controls.approvals": ("Approval", "ApprovalRequest", "ConsoleApprovals"),
+    "agent_saga.controls.gate": ("PreFlightGate",),
+    "agent_saga.controls.rules": ("CallView", "Rule", "arg_exceeds", "semantics_is", "tool_is"),
+    "agent_saga.domain.compensation": ("Compensation",),
+    "agent_saga.domain.outcomes": ("Applied", "CannotTell", "Observation"),
+    "agent_saga.domain.report": ("RollbackReport",),
+    "agent_saga.domain.semantics": ("ActionSemantics",),
+    "agent_saga.engine.handle": ("SagaHandle",),
+    "agent_saga.engine.retry": ("RetryPolicy",),
+    "agent_saga.engine.wrap": ("SagaTool",),
+    "agent_saga.errors": (
+        "AbortRequested",
+        "AgentSagaError",
+        "ApprovalDenied",
+        "ApprovalRequired",
+        "CommittedUnsettled",
+        "CompensationError",
+        "ConfigurationError",
+        "NoBoundary",
+        "NotApplied",
+        "OutcomeUnknown",
+        "RefusedError",
+        "ReplayConflict",
+        "SagaAborted",
+        "SagaClosed",
+        "SagaFenced",
+        "SagaForked",
+        "SagaUnwinding",
+        "SecretLeak",
+        "StepTimeout",
+        "ToolNotAwaited",
+        "UndeclaredSemantics",
+        "UndeclaredTool",
+        "UnknownHandler",
+        "WALBackpressure",
+        "WALError",
+        "WALPoisoned",
+        "WALStalled",
+    ),
+    "agent_saga.kit.agent_kit": ("AgentKit",),
+    "agent_saga.kit.scopes": ("current_saga", "last_report", "saga", "saga_scope"),
+    "agent_saga.kit.status": ("Status",),
+    "agent_saga.kit.tools": ("tool",),
+    "agent_saga.observe.events": ("Event",),
+    "agent_saga.observe.logging": ("configure_logging",),
+    "agent_saga.plugins.markers": ("hookimpl",),
+    "agent_saga.plugins.registration": ("compensator", "prober", "reconciler"),
+    "agent_saga.runtime.composition": ("tool_executor_stats",),
+    "agent_saga.runtime.logs": ("set_default_wal",),
+    "agent_saga.runtime.settings": ("Settings",),
+    "agent_saga.wal.base": ("BackpressurePolicy", "BaseWAL"),
+    "agent_saga.wal.encoding": ("assert_no_secrets",),
+    "agent_saga.wal.file": ("AsyncWAL", "FileWAL"),
+    "agent_saga.wal.memory": ("MemoryWAL",),
+}
+_HOME = {name: module for module, names in _DOOR.items() for name in names}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    module = _HOME.get(name)
+    if module is None:
+        raise AttributeError(f"module 'agent_saga' has no attribute {name!r}")
+    value = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

@@ -1,0 +1,58 @@
+"""Who is who: saga ids, step keys, step ids and idempotency keys.
+
+Rules of this part (R2):
+
+- A saga id is 12 random bytes; a step id is the first 16 bytes of SHA-256 over (saga id, step key):
+  the same in every process, found in the log, never minted anew.
+- An idempotency key is SHA-256, in hex, over saga id, step id, generation and purpose. It is the same
+  across retries, processes, hosts and restarts, and differs between forward, inverse and fallback.
+- All parts are length-prefixed before they are hashed: joining with a separator, or with nothing,
+  lets two different steps collide.
+- A derived step key is (scope path, tool, ordinal of this tool in this scope); a given one is marked
+  as such, so that the two never meet.
+"""
+
+from __future__ import annotations
+
+import os
+from base64 import urlsafe_b64encode
+from hashlib import sha256
+from typing import Final
+
+FORWARD: Final = "forward"
+INVERSE: Final = "inverse"
+FALLBACK: Final = "fallback"
+
+StepKey = tuple[str, ...]
+
+
+def new_saga_id() -> str:
+    """Return a new saga id: 16 characters, safe in file names and addresses."""
+    return urlsafe_b64encode(os.urandom(12)).decode("ascii")
+
+
+def derived_key(path: tuple[str, ...], tool: str, ordinal: int) -> StepKey:
+    """Return the key of the ordinal-th call of a tool in a scope (counted from 1)."""
+    return ("derived", *path, tool, str(ordinal))
+
+
+def given_key(path: tuple[str, ...], tool: str, key: str) -> StepKey:
+    """Return the key of a step that its caller named."""
+    return ("given", *path, tool, key)
+
+
+def joined(parts: tuple[str, ...]) -> bytes:
+    """Return the parts as bytes, each behind its length, so that no two tuples give the same bytes."""
+    chunks = [part.encode("utf-8", "surrogatepass") for part in parts]
+    return b"".join([b"%d:%b" % (len(chunk), chunk) for chunk in chunks])
+
+
+def step_id(saga: str, key: StepKey) -> str:
+    """Return the step id: 22 characters, the same wherever it is computed."""
+    digest = sha256(joined((saga, *key))).digest()[:16]
+    return urlsafe_b64encode(digest)[:22].decode("ascii")
+
+
+def idempotency_key(saga: str, step: str, generation: int, purpose: str) -> str:
+    """Return the key that a provider is given: 64 hexadecimal characters."""
+    return sha256(joined((saga, step, str(generation), purpose))).hexdigest()

@@ -1,0 +1,124 @@
+"""Inverses written as data: `refund.using(id="$.id")`, the same grammar as in a policy file.
+
+Grammar of a string value: `$` or `$.a.b` reads the result, `$args.a` the call's arguments,
+`$prepared.a` what `prepare` returned; a part that is a whole number indexes a list; `$$…` is a literal
+that starts with one dollar sign. Every other value stands for itself; mappings and lists are walked.
+A template that never reads the result can be derived before the effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent_saga.domain.compensation import Compensation
+from agent_saga.errors import CompensationError, ConfigurationError
+
+_ROOTS = {"$": "result", "$args": "args", "$prepared": "prepared"}
+
+
+class Template:
+    """An inverse by name whose arguments are read from the step.
+
+    Args:
+        handler: the registered handler's name.
+        kwargs: the handler's keyword arguments; strings may be paths.
+        description: one line for the report.
+    """
+
+    __slots__ = ("description", "handler", "kwargs", "needs_result")
+
+    def __init__(self, handler: str, kwargs: Mapping[str, Any], description: str = "") -> None:
+        if not isinstance(handler, str) or not handler:
+            raise ConfigurationError("A compensation template needs the handler's name.")
+        self.handler = handler
+        self.kwargs = dict(kwargs)
+        self.description = description
+        self.needs_result = _reads_result(self.kwargs)
+
+    def fill(self, sources: Mapping[str, Any]) -> Compensation:
+        """Derive the inverse from a step.
+
+        Args:
+            sources: `args`, `prepared` and, if the template needs it, `result`.
+
+        Raises:
+            CompensationError: a path does not exist in its source.
+        """
+        return Compensation(
+            handler=self.handler,
+            kwargs=_filled(self.kwargs, sources),
+            description=self.description,
+        )
+
+    def __repr__(self) -> str:
+        return f"Template({self.handler!r}, {self.kwargs!r})"
+
+
+def template_from(value: Mapping[str, Any]) -> Template:
+    """Return the template that a plain mapping with `handler` and `kwargs` means.
+
+    Raises:
+        ConfigurationError: the mapping has another form.
+    """
+    if "handler" not in value or not set(value) <= {"handler", "kwargs", "description"}:
+        raise ConfigurationError(
+            f"A compensation template is a mapping of 'handler' and 'kwargs', not {dict(value)!r}."
+        )
+    return Template(value["handler"], value.get("kwargs") or {}, value.get("description", ""))
+
+
+def _root(text: str) -> str | None:
+    if not text.startswith("$") or text.startswith("$$"):
+        return None
+    head = text.partition(".")[0]
+    if head not in _ROOTS:
+        raise ConfigurationError(
+            f"The template path {text!r} starts with none of $., $args., $prepared.",
+            fix="Write $$ for a literal dollar sign.",
+        )
+    return _ROOTS[head]
+
+
+def _reads_result(value: Any) -> bool:
+    if isinstance(value, str):
+        return _root(value) == "result"
+    if isinstance(value, Mapping):
+        return any([_reads_result(v) for v in value.values()])
+    if isinstance(value, (list, tuple)):
+        return any([_reads_result(v) for v in value])
+    return False
+
+
+def _filled(value: Any, sources: Mapping[str, Any]) -> Any:
+    if isinstance(value, str):
+        root = _root(value)
+        if root is not None:
+            return _read(value, sources[root])
+        return value[1:] if value.startswith("$$") else value
+    if isinstance(value, Mapping):
+        return {k: _filled(v, sources) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_filled(v, sources) for v in value]
+    return value
+
+
+def _read(path: str, source: Any) -> Any:
+    for part in path.split(".")[1:]:
+        source = _child(path, part, source)
+    return source
+
+
+def _child(path: str, part: str, source: Any) -> Any:
+    try:
+        if isinstance(source, Mapping):
+            return source[part]
+        if isinstance(source, (list, tuple)):
+            return source[int(part)]
+        if part.isidentifier() and not part.startswith("_"):
+            return getattr(source, part)
+    except (KeyError, IndexError, ValueError, AttributeError):
+        pass
+    raise CompensationError(
+        f"The template path {path!r} finds no {part!r} in a {type(source).__name__}."
+    )

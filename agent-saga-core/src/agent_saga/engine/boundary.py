@@ -1,0 +1,308 @@
+"""A boundary as a context manager, synchronous and asynchronous: `with` and `async with`.
+
+Rules of this part:
+
+- Entering inside another boundary makes a savepoint of it, unless it is detached.
+- Leaving well commits the root; a savepoint is left as part of the outer saga. A shut boundary with
+  calls that nobody awaited fails with `ToolNotAwaited`.
+- Leaving with an exception unwinds. From an `Exception` the caller gets `SagaAborted`, raised from it;
+  `CancelledError`, `KeyboardInterrupt` and `SystemExit` pass on unchanged, with the report in their
+  notes and in `saga_report`. `reraise=True` treats every exception so.
+- A boundary that cannot finish here (its coroutine is closed) releases the saga to recovery.
+- Unwinding runs in a task of its own: a cancellation of the caller does not reach it, and is passed on
+  afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from agent_saga.domain.report import RollbackReport
+from agent_saga.engine import interrupts, journal
+from agent_saga.engine.commit import Committed, commit
+from agent_saga.engine.drive_async import AsyncDriver, drive_shielded
+from agent_saga.engine.drive_sync import SyncDriver
+from agent_saga.engine.saga import Saga, Scope
+from agent_saga.engine.unwind import release, unwind
+from agent_saga.errors import (
+    AbortRequested,
+    CommittedUnsettled,
+    ConfigurationError,
+    SagaAborted,
+    ToolNotAwaited,
+)
+from agent_saga.observe.correlation import SAGA_ID
+
+if TYPE_CHECKING:
+    from agent_saga.engine.ports import Engine
+
+log = logging.getLogger("agent_saga.engine")
+
+current_scope: contextvars.ContextVar[Scope | None] = contextvars.ContextVar(
+    "agent_saga_scope", default=None
+)
+_UNSETTLED = ("raise", "warn")
+
+
+class BoundaryOptions:
+    """How a boundary behaves.
+
+    Args:
+        name: how people call it.
+        labels: plain data recorded with it.
+        reraise: raise the cause itself instead of `SagaAborted`.
+        on_unsettled: "raise" `CommittedUnsettled`, or "warn".
+        detached: an independent saga even inside another boundary.
+        kit: the kit whose boundary it is, if any.
+    """
+
+    __slots__ = ("detached", "kit", "labels", "name", "on_unsettled", "reraise")
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        labels: Mapping[str, Any] | None = None,
+        reraise: bool = False,
+        on_unsettled: str = "raise",
+        detached: bool = False,
+        kit: object = None,
+    ) -> None:
+        if on_unsettled not in _UNSETTLED:
+            raise ConfigurationError(f"on_unsettled is one of {', '.join(_UNSETTLED)}.")
+        self.name = name
+        self.labels = labels
+        self.reraise = reraise
+        self.on_unsettled = on_unsettled
+        self.detached = detached
+        self.kit = kit
+
+
+class Boundary:
+    """One use of a boundary.
+
+    Args:
+        engine: the parts to run on.
+        options: how it behaves.
+    """
+
+    def __init__(self, engine: Engine, options: BoundaryOptions) -> None:
+        self.engine = engine
+        self.options = options
+        self.scope: Scope | None = None
+        self.report: RollbackReport | None = None
+        self._token: contextvars.Token[Scope | None] | None = None
+        self._log_token: contextvars.Token[str] | None = None
+        self._interrupts = False
+
+    # --- entering --------------------------------------------------------------------------------
+
+    def _open(self, *, is_async: bool) -> Scope:
+        if self.scope is not None:
+            raise ConfigurationError("A boundary was entered twice; open a new one instead.")
+        options = self.options
+        outer = current_scope.get()
+        if outer is None or options.detached:
+            saga = Saga(self.engine, options.name, options.labels, is_async=is_async)
+            saga.kit = options.kit
+            scope = saga.root
+        else:
+            scope = self._savepoint(outer, is_async=is_async)
+        self.scope = scope
+        self._token = current_scope.set(scope)
+        self._log_token = SAGA_ID.set(scope.saga.id)
+        return scope
+
+    def _savepoint(self, outer: Scope, *, is_async: bool) -> Scope:
+        if outer.saga.engine.wal is not self.engine.wal:
+            raise ConfigurationError(
+                "A boundary inside another one writes to another log.",
+                fix="Use the outer boundary's kit, or detached=True for an independent saga.",
+            )
+        scope = outer.saga.open_savepoint(outer, self.options.name, is_async=is_async)
+        journal.scope_opened(scope)
+        return scope
+
+    def _close_context(self) -> None:
+        try:
+            if self._token is not None:
+                current_scope.reset(self._token)
+            if self._log_token is not None:
+                SAGA_ID.reset(self._log_token)
+        except ValueError:
+            log.debug("a boundary was left in another context than it was entered in")
+
+    def enter(self) -> Scope:
+        """Enter as a synchronous boundary.
+
+        Raises:
+            ConfigurationError: an event loop is running on this thread, which it would block.
+        """
+        if asyncio._get_running_loop() is not None:
+            raise ConfigurationError(
+                "A synchronous boundary would block the event loop that is running here.",
+                fix="Use `async with`.",
+            )
+        scope = self._open(is_async=False)
+        self._interrupts = interrupts.install()
+        return scope
+
+    def enter_async(self) -> Scope:
+        """Enter as an asynchronous boundary."""
+        return self._open(is_async=True)
+
+    # --- leaving ---------------------------------------------------------------------------------
+
+    def leave(self, error: BaseException | None) -> bool:
+        """Leave a synchronous boundary; commit or unwind, then raise what the caller must see."""
+        scope = self._scope()
+        self._close_context()
+        try:
+            failure = self._failure(scope, error)
+            if failure is None:
+                failure = self._left_well(scope, self._committed(scope))
+            if failure is None:
+                return False
+            report = SyncDriver(self.engine, shielded=True).drive(unwind(scope, _cause(failure)))
+            return self._raise(scope, report, failure, error)
+        finally:
+            if self._interrupts:
+                interrupts.remove()
+
+    async def leave_async(self, error: BaseException | None) -> bool:
+        """Leave an asynchronous boundary; commit or unwind, then raise what the caller must see."""
+        scope = self._scope()
+        self._close_context()
+        if isinstance(error, GeneratorExit):
+            release(scope, "its coroutine was closed")
+            return False
+        failure = self._failure(scope, error)
+        if failure is None:
+            failure = self._left_well(scope, await self._committed_async(scope))
+        if failure is None:
+            return False
+        report, cut = await drive_shielded(self.engine, unwind(scope, _cause(failure)))
+        if cut is not None and isinstance(failure, Exception):
+            failure = cut
+        return self._raise(scope, report, failure, error)
+
+    def _scope(self) -> Scope:
+        if self.scope is None:
+            raise ConfigurationError("A boundary was left that had not been entered.")
+        return self.scope
+
+    def _failure(self, scope: Scope, error: BaseException | None) -> BaseException | None:
+        """Return what makes the boundary fail, or None."""
+        if error is not None:
+            return error
+        if scope.parent is None and scope.saga.abort_reason is not None:
+            return AbortRequested(scope.saga.abort_reason)
+        return _not_awaited(scope)
+
+    def _committed(self, scope: Scope) -> Committed | None:
+        if scope.parent is not None:
+            return None
+        return SyncDriver(self.engine).drive(commit(scope.saga))
+
+    async def _committed_async(self, scope: Scope) -> Committed | None:
+        if scope.parent is not None:
+            return None
+        return await AsyncDriver(self.engine).drive(commit(scope.saga))
+
+    def _left_well(self, scope: Scope, result: Committed | None) -> BaseException | None:
+        """Finish a boundary that was left well; return what makes it fail after all."""
+        if result is None:
+            scope.shut()
+            journal.scope_closed(scope, "LEFT")
+            return None
+        report = result.report
+        if not result.done:
+            if report.outcome != "RELEASED":
+                return result.cut or ConfigurationError("the boundary could not be committed")
+            self._ended(scope, report)
+            raise _aborted(report, result.cut or ConfigurationError("not committed"))
+        self._ended(scope, report)
+        if result.cut is not None:
+            raise _annotated(result.cut, report)
+        if report.unsettled:
+            self._say_unsettled(report)
+        return None
+
+    def _say_unsettled(self, report: RollbackReport) -> None:
+        message = "The boundary ended well, but some of its calls have no known outcome."
+        if self.options.on_unsettled == "raise":
+            raise CommittedUnsettled(
+                f"{message}\n{report.summary()}", report=report, fix=report.next_command()
+            )
+        log.warning("%s\n%s", message, report.summary())
+
+    def _raise(
+        self,
+        scope: Scope,
+        report: RollbackReport,
+        failure: BaseException,
+        error: BaseException | None,
+    ) -> bool:
+        self._ended(scope, report)
+        log.log(
+            logging.INFO if report.clean else logging.ERROR,
+            "%s",
+            report.summary(),
+        )
+        if self.options.reraise or not isinstance(failure, Exception):
+            _annotated(failure, report)
+            if failure is error:
+                return False
+            raise failure
+        cause = failure.cause if isinstance(failure, SagaAborted) else failure
+        raise _aborted(report, cause) from failure
+
+    def _ended(self, scope: Scope, report: RollbackReport) -> None:
+        self.report = report
+        scope.report = report
+        if scope.parent is None:
+            scope.saga.report = report
+        last_reports.set(report)
+
+
+last_reports: contextvars.ContextVar[RollbackReport | None] = contextvars.ContextVar(
+    "agent_saga_last_report", default=None
+)
+
+
+def _cause(failure: BaseException) -> str:
+    text = journal.error_text(failure) or {}
+    return f"{text.get('type', '')}: {text.get('message', '')}"
+
+
+def _annotated(error: BaseException, report: RollbackReport) -> BaseException:
+    error.add_note(report.summary())
+    error.saga_report = report  # type: ignore[attr-defined]
+    return error
+
+
+def _aborted(report: RollbackReport, cause: BaseException) -> SagaAborted:
+    return SagaAborted(
+        f"{type(cause).__name__}: {cause}\n{report.summary()}",
+        cause=cause,
+        report=report,
+        fix="" if report.clean else report.next_command(),
+    )
+
+
+def _not_awaited(scope: Scope) -> ToolNotAwaited | None:
+    """Return an error if calls in this scope were made and never awaited; drop them."""
+    forgotten = [call for inner in scope.subtree() for call in inner.unawaited.values()]
+    if not forgotten:
+        return None
+    for call in forgotten:
+        call.close()
+    names = ", ".join(sorted({call.__qualname__ for call in forgotten}))
+    return ToolNotAwaited(
+        f"Calls were made and never awaited, so they did not run: {names}.",
+        fix="Write `await` before them.",
+    )

@@ -1,0 +1,44 @@
+"""Making one call of the user's code on the current thread, and reading what came back.
+
+A generator that comes back has not run: it is drained, here for plain ones and on the loop for
+asynchronous ones. An awaitable is handed to the driver, which knows where it may run.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import AsyncIterator
+from typing import Any
+
+from agent_saga.engine.requests import Call, Ending
+
+
+def make(call: Call) -> Ending:
+    """Make the call; never raises."""
+    try:
+        value = call.fn(*call.args, **call.kwargs)
+        if isinstance(value, types.GeneratorType):
+            value = list(value)
+    except BaseException as error:
+        return Ending(error=error)
+    return Ending(value)
+
+
+def pending(value: Any) -> bool:
+    """Say whether a value still has to be awaited or drained on an event loop."""
+    return inspect.isawaitable(value) or isinstance(value, types.AsyncGeneratorType)
+
+
+async def finished(value: Any) -> Any:
+    """Await an awaitable, or drain an asynchronous generator into a list."""
+    if isinstance(value, AsyncIterator):
+        return [item async for item in value]
+    return await value
+
+
+def discard(value: Any) -> None:
+    """Drop a coroutine that will not be run, without a warning."""
+    close = getattr(value, "close", None)
+    if inspect.iscoroutine(value) and close is not None:
+        close()

@@ -1,0 +1,126 @@
+"""Leaving a boundary well: settle what is in flight, probe what is unknown, commit durably.
+
+Rules of this part:
+
+- The scope is shut first; steps in flight are waited for, bounded.
+- Every unknown ending is probed. What remains unknown, and what a savepoint left standing, is carried
+  by the commit as unsettled: the boundary is then committed and not clean.
+- Success is returned only when SAGA_COMMITTED is durable and the fence was checked after it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from agent_saga.domain.lifecycle import STEP_STANDS, StepState
+from agent_saga.domain.records import Ev
+from agent_saga.domain.report import RollbackReport
+from agent_saga.engine import journal
+from agent_saga.engine.requests import Durable, Protocol, StepEnded
+from agent_saga.engine.settle import settle_unknown
+from agent_saga.engine.unwind import release
+from agent_saga.errors import RefusedError, WALError
+
+if TYPE_CHECKING:
+    from agent_saga.engine.saga import Saga, Scope
+    from agent_saga.engine.step import Step
+
+log = logging.getLogger("agent_saga.engine")
+
+
+class Committed:
+    """How leaving a boundary went.
+
+    Attributes:
+        report: the report of the boundary.
+        cut: what came in the way; before the commit it makes the boundary fail, after it is passed on.
+        done: the commit stands.
+    """
+
+    __slots__ = ("cut", "done", "report")
+
+    def __init__(
+        self, report: RollbackReport, cut: BaseException | None = None, *, done: bool = True
+    ) -> None:
+        self.report = report
+        self.cut = cut
+        self.done = done
+
+
+def commit(saga: Saga) -> Protocol[Committed]:
+    """Commit a saga whose boundary ended well."""
+    saga.root.shut()
+    report = saga.new_report()
+    report.outcome = "COMMITTED"
+    if not saga.begun:
+        return Committed(report)
+    cut = yield from _settled(saga.root)
+    if cut is not None:
+        return Committed(report, cut, done=False)
+    _list(saga, report)
+    try:
+        seq = journal.saga_event(
+            saga,
+            Ev.SAGA_COMMITTED,
+            unsettled=[line.step for line in report.unsettled],
+            counts=dict(saga.counts),
+        )
+        cut = yield Durable(seq)
+        if isinstance(cut, WALError):
+            raise cut
+        saga.engine.wal.check_fence(saga.id, saga.epoch)
+    except (WALError, RefusedError) as trouble:
+        return _not_durable(saga, report, trouble)
+    return Committed(report, cut)
+
+
+def _settled(scope: Scope) -> Protocol[BaseException | None]:
+    """Wait for steps in flight, then ask about the unknown ones."""
+    saga = scope.saga
+    clock = saga.engine.clock
+    deadline = clock.monotonic() + saga.engine.timing.settle
+    for step in saga.in_flight_of(scope):
+        cut = yield StepEnded(step, max(deadline - clock.monotonic(), 0.0))
+        if cut is not None:
+            return cut
+    for step in saga.steps_of(scope):
+        if step.state is StepState.UNKNOWN and not step.tool.reversible:
+            try:
+                cut = yield from settle_unknown(step, patient=False)
+            except WALError as trouble:
+                log.error("a settled step could not be recorded: %s", trouble)
+                return None
+            if cut is not None:
+                return cut
+    return None
+
+
+def _list(saga: Saga, report: RollbackReport) -> None:
+    for step in saga.steps_of(saga.root):
+        if step.tool.reversible:
+            continue
+        if step.state in STEP_STANDS or step.in_flight:
+            report.unsettled.append(step.line(_why(step), step.error))
+        elif step.state is StepState.COMPENSATED:
+            report.compensated.append(step.line("undone in a savepoint"))
+
+
+def _why(step: Step) -> str:
+    if step.in_flight:
+        return "its call is still running"
+    if step.state is StepState.UNKNOWN:
+        return "no known outcome"
+    return f"left {step.state.value} in a savepoint"
+
+
+def _not_durable(saga: Saga, report: RollbackReport, trouble: BaseException) -> Committed:
+    """The commit cannot be promised: say so, and leave the saga to recovery."""
+    for step in saga.steps_of(saga.root):
+        if not step.tool.reversible and step.state is not StepState.NOT_APPLIED:
+            report.unresolved.append(step.line("it happened, and the commit is not durable"))
+    report.unsettled.clear()
+    report.outcome = "RELEASED"
+    report.notes.append(f"the commit could not be made durable: {trouble}")
+    release(saga.root, type(trouble).__name__)
+    return Committed(report, trouble, done=False)

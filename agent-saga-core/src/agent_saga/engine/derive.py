@@ -1,0 +1,184 @@
+"""How a step's inverse is derived: by a template, a factory, or a tool's own `undo`.
+
+Rules of this part:
+
+- A factory gets the result as its only positional argument; parameters named `args`, `prepared` and
+  `idempotency_key` are filled by name. A provisional one gets no result.
+- A tool's own `undo` is a registered handler that asks for `result`, `args` or `prepared` by name;
+  `keep` names the fields of the result that are recorded for it.
+- Deriving never raises into a step: what fails leaves the step without an inverse, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from agent_saga.domain.compensation import Compensation, from_answer
+from agent_saga.domain.templates import Template, template_from
+from agent_saga.engine.forms import Form, selected
+from agent_saga.errors import CompensationError, ConfigurationError
+from agent_saga.plugins.process import compensator_named
+from agent_saga.plugins.registry import Handler, process_handlers
+
+ASKED = ("result", "args", "prepared")
+FILLED = ("idempotency_key",)
+
+
+class Deriver(Protocol):
+    """Derives the inverse of one step."""
+
+    handler: str | None
+
+    def derive(self, sources: Mapping[str, Any]) -> Compensation:
+        """Return the inverse; sources are `result`, `args`, `prepared`, `idempotency_key`."""
+
+    @property
+    def needs_result(self) -> bool:
+        """Whether it can only be derived after the effect."""
+
+
+class TemplateDeriver:
+    """Derives by a template; see `domain.templates`."""
+
+    __slots__ = ("handler", "template")
+
+    def __init__(self, template: Template) -> None:
+        handler = compensator_named(template.handler)
+        misfit = handler.misfit(template.kwargs, filled=FILLED)
+        if misfit:
+            raise ConfigurationError(f"The template does not fit its handler: {misfit}.")
+        self.handler: str | None = template.handler
+        self.template = template
+
+    def derive(self, sources: Mapping[str, Any]) -> Compensation:
+        """Return the inverse that the template gives for this step."""
+        return self.template.fill(sources)
+
+    @property
+    def needs_result(self) -> bool:
+        """Whether a path of the template reads the result."""
+        return self.template.needs_result
+
+
+class FactoryDeriver:
+    """Derives by calling the user's factory with the result."""
+
+    __slots__ = ("asks", "fn", "handler", "needs_result")
+
+    def __init__(self, fn: Callable[..., Any], *, needs_result: bool = True) -> None:
+        form = Form(fn, "compensation factory")
+        if form.is_async:
+            raise ConfigurationError(
+                "A compensation factory is a plain function: it only describes the inverse.",
+                fix="Do the reading in `prepare=`, and the undoing in the handler.",
+            )
+        self.fn = fn
+        self.handler: str | None = None
+        self.needs_result = needs_result
+        positional = 1 if needs_result else 0
+        accepts = form.accepts or frozenset()
+        self.asks = [n for n in (*ASKED[1:], *FILLED) if n in accepts - {*form.names[:positional]}]
+
+    def derive(self, sources: Mapping[str, Any]) -> Compensation:
+        """Return what the factory answers, as a compensation."""
+        named = {name: sources.get(name) for name in self.asks}
+        if self.needs_result:
+            return from_answer(self.fn(sources["result"], **named))
+        return from_answer(self.fn(**named))
+
+
+class UndoDeriver:
+    """Derives a call of the tool's own named undo.
+
+    Args:
+        handler: the registered undo.
+        keep: the fields of the result that are recorded; None keeps it whole.
+    """
+
+    __slots__ = ("asks", "handler", "keep")
+
+    def __init__(self, handler: Handler, keep: Sequence[str] | None) -> None:
+        misfit = handler.misfit((), filled=(*ASKED, *FILLED))
+        if misfit:
+            raise ConfigurationError(
+                f"The undo asks for something that it cannot get: {misfit}.",
+                fix="An undo may ask for result, args, prepared and idempotency_key, by these names.",
+            )
+        self.handler: str | None = handler.name
+        self.asks = [n for n in ASKED if n in handler.parameters]
+        self.keep = tuple(keep) if keep is not None else None
+
+    def derive(self, sources: Mapping[str, Any]) -> Compensation:
+        """Return the call of the undo for this step."""
+        kwargs = {name: sources.get(name) for name in self.asks}
+        if self.keep is not None and "result" in kwargs:
+            kwargs["result"] = {name: _field(kwargs["result"], name) for name in self.keep}
+        return Compensation(handler=self.handler, kwargs=kwargs)
+
+    @property
+    def needs_result(self) -> bool:
+        """Whether the undo asks for the result."""
+        return "result" in self.asks
+
+
+def _field(result: Any, name: str) -> Any:
+    try:
+        return result[name] if isinstance(result, Mapping) else getattr(result, name)
+    except (KeyError, AttributeError) as error:
+        raise CompensationError(f"The result has no field {name!r} to keep.") from error
+
+
+def deriver_of(compensate: object) -> Deriver | None:
+    """Return how `compensate=` derives an inverse; None when it was not given.
+
+    Raises:
+        ConfigurationError: it is no template, mapping or factory, or does not fit its handler.
+        UnknownHandler: a template names a handler that is not registered in this process.
+    """
+    if compensate is None:
+        return None
+    if isinstance(compensate, Template):
+        return TemplateDeriver(compensate)
+    if isinstance(compensate, Mapping):
+        return TemplateDeriver(template_from(compensate))
+    if callable(compensate):
+        return FactoryDeriver(compensate)
+    raise ConfigurationError(
+        f"compensate= takes a template, a dict or a factory, not {type(compensate).__name__}.",
+        fix="For example compensate=refund.using(id='$.id').",
+    )
+
+
+def provisional_of(provisional: object, inverse: Deriver | None) -> Deriver | None:
+    """Return how an inverse is derived before the result is known, or None.
+
+    An inverse that needs no result is also the provisional one if its handler is null-safe.
+    """
+    if provisional is not None:
+        return _given_provisional(provisional)
+    if inverse is None or inverse.needs_result or inverse.handler is None:
+        return None
+    handler = process_handlers().compensators.find(inverse.handler)
+    return inverse if handler is not None and handler.null_safe else None
+
+
+def _given_provisional(provisional: object) -> Deriver:
+    if callable(provisional) and not isinstance(provisional, Template):
+        return FactoryDeriver(provisional, needs_result=False)
+    deriver = deriver_of(provisional)
+    if deriver is None or deriver.needs_result:
+        raise ConfigurationError("A provisional inverse cannot read the result.")
+    return deriver
+
+
+def called(form: Form, sources: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments for a helper (`prepare`, a prober, a reconciler) that asks by name.
+
+    Its first positional parameter gets the step's arguments unless it has one of the names.
+    """
+    accepts = form.accepts if form.accepts is not None else frozenset(form.names)
+    named = selected(accepts, sources)
+    if form.names and form.names[0] not in sources:
+        return (sources["args"],), named
+    return (), named

@@ -1,0 +1,285 @@
+"""The asynchronous driver: carries a protocol's requests out on the running event loop.
+
+Rules of this part:
+
+- Nothing blocks the loop: synchronous functions run on the pool with a copied context; barriers are
+  awaited as futures that the log's thread resolves.
+- A call without a timeout is awaited in the caller's own task, so that a cancellation reaches the tool
+  directly. With one it runs in a task of its own, is cancelled at the end of its time, and is given up
+  as running if it does not end then.
+- A cancellation that meets any other request is kept (`cut`): the request is carried out, the protocol
+  is answered with the cancellation, and the caller gets it in the end whatever the protocol says.
+- When the coroutine itself is closed (GeneratorExit), nothing is awaited any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from agent_saga.engine import calls
+from agent_saga.engine.requests import (
+    Call,
+    Durable,
+    Ending,
+    HandedOver,
+    Protocol,
+    Sleep,
+    StepEnded,
+)
+from agent_saga.errors import StepTimeout, WALError
+
+if TYPE_CHECKING:
+    from agent_saga.engine.ports import Engine
+
+T = TypeVar("T")
+
+
+class AsyncDriver:
+    """Carries out one protocol.
+
+    Attributes:
+        cut: the cancellation that came meanwhile, or None.
+    """
+
+    __slots__ = ("closing", "cut", "engine", "loop")
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.loop = asyncio.get_running_loop()
+        self.cut: BaseException | None = None
+        self.closing = False
+
+    async def drive(self, protocol: Protocol[T]) -> T:
+        """Run a protocol to its end and return its result."""
+        try:
+            request = next(protocol)
+            while True:
+                if type(request) is Call:
+                    answer: Any = await self._call(request)
+                elif self.closing:
+                    answer = self._without_waiting()
+                else:
+                    answer = await self._wait(request)
+                request = protocol.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    # --- waits -----------------------------------------------------------------------------------
+
+    async def _wait(self, request: Any) -> BaseException | None:
+        kind = type(request)
+        try:
+            if kind is Durable:
+                return await self._durable(request.seq)
+            if kind is HandedOver:
+                return await self._handed_over(request)
+            if kind is Sleep:
+                await self._interruptible(asyncio.sleep, request.seconds)
+            elif kind is StepEnded:
+                await self._interruptible(self._step_ended, request)
+        except GeneratorExit as error:
+            self.closing, self.cut = True, error
+            self.engine.wal.drain()
+        return self.cut
+
+    async def _durable(self, seq: int) -> BaseException | None:
+        while True:
+            try:
+                future = self.engine.wal.durable_future(seq, self.loop)
+                if future is None:
+                    return self.cut
+                await future
+            except asyncio.CancelledError as error:
+                self.cut = self.cut or error
+            except WALError as error:
+                return error
+            else:
+                return self.cut
+
+    async def _handed_over(self, request: HandedOver) -> BaseException | None:
+        wal = self.engine.wal
+        try:
+            if wal.hand_over(sync=request.sync):
+                return self.cut
+            future = wal.out_future(request.seq, self.loop)
+            if future is not None:
+                await asyncio.shield(future)
+        except asyncio.CancelledError as error:
+            self.cut = self.cut or error
+            return self._without_waiting()
+        except WALError as error:
+            return self.cut or error
+        return self.cut
+
+    async def _interruptible(self, wait: Callable[[Any], Any], request: Any) -> None:
+        if self.cut is not None:
+            return
+        try:
+            await wait(request)
+        except asyncio.CancelledError as error:
+            self.cut = error
+
+    async def _step_ended(self, request: StepEnded) -> None:
+        ended = asyncio.Event()
+        loop = self.loop
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(ended.set)
+
+        step = request.step
+        if step.scope.saga.call_when_settled(step, wake):
+            try:
+                async with asyncio.timeout(request.timeout):
+                    await ended.wait()
+            except TimeoutError:
+                return
+
+    def _without_waiting(self) -> BaseException | None:
+        try:
+            self.engine.wal.drain()
+        except WALError as error:
+            return self.cut or error
+        return self.cut
+
+    # --- calls -----------------------------------------------------------------------------------
+
+    async def _call(self, call: Call) -> Ending:
+        if self.cut is not None:
+            return Ending(error=self.cut, started=False)
+        if not call.is_async:
+            return await self._pooled(call)
+        try:
+            value = call.fn(*call.args, **call.kwargs)
+            if call.timeout is None:
+                return Ending(await value)
+        except BaseException as error:
+            self.closing = isinstance(error, GeneratorExit)
+            return Ending(error=error)
+        return await self._timed(call, value, call.timeout)
+
+    async def _awaited(self, call: Call, value: Any) -> Ending:
+        if call.timeout is not None:
+            return await self._timed(call, calls.finished(value), call.timeout)
+        try:
+            return Ending(await calls.finished(value))
+        except BaseException as error:
+            self.closing = isinstance(error, GeneratorExit)
+            return Ending(error=error)
+
+    async def _timed(self, call: Call, value: Any, timeout: float) -> Ending:
+        """Run an awaitable in a task of its own, and give it up when it does not end in time."""
+        task = asyncio.ensure_future(value)
+        reason = await self._ended_within(task, timeout)
+        if task.done() and reason is None:
+            return _ending_of(task, None)
+        error = reason or _timeout(call, timeout)
+        task.cancel()
+        again = await self._ended_within(task, self.engine.timing.cancel_grace)
+        if reason is None and again is not None:
+            self.cut = self.cut or again
+        if task.done():
+            return _ending_of(task, error)
+        late = call.late
+        if late is not None:
+            task.add_done_callback(lambda ended: late(_ending_of(ended, None)))
+        return Ending(error=error, running=True)
+
+    async def _ended_within(
+        self, task: asyncio.Future[Any], timeout: float
+    ) -> BaseException | None:
+        """Wait for a task, at most so long; return what cut the wait short."""
+        try:
+            await asyncio.wait({task}, timeout=timeout)
+        except (asyncio.CancelledError, GeneratorExit) as error:
+            self.closing = isinstance(error, GeneratorExit)
+            return error
+        return None
+
+    async def _pooled(self, call: Call) -> Ending:
+        loop = self.loop
+        done: asyncio.Future[Ending] = loop.create_future()
+        context = contextvars.copy_context()
+
+        def finish(ending: Ending) -> None:
+            try:
+                loop.call_soon_threadsafe(_resolve, done, ending)
+            except RuntimeError:
+                if call.late is not None:
+                    call.late(ending)
+
+        job = self.engine.pool.submit(lambda: context.run(calls.make, call), finish)
+        try:
+            async with asyncio.timeout(call.timeout):
+                ending = await done
+        except (TimeoutError, asyncio.CancelledError, GeneratorExit) as error:
+            return self._given_up(call, job.give_up(call.late), error)
+        if ending.error is None and calls.pending(ending.value):
+            return await self._awaited(call, ending.value)
+        return ending
+
+    def _given_up(self, call: Call, ending: Ending | None, error: BaseException) -> Ending:
+        self.closing = isinstance(error, GeneratorExit)
+        if isinstance(error, TimeoutError):
+            error = _timeout(call, call.timeout or 0.0)
+        else:
+            self.cut = error
+        if ending is None:
+            return Ending(error=error, running=True)
+        if not ending.started:
+            return Ending(error=error, started=False)
+        return ending
+
+
+def _resolve(done: asyncio.Future[Ending], ending: Ending) -> None:
+    if not done.done():
+        done.set_result(ending)
+
+
+def _timeout(call: Call, seconds: float) -> StepTimeout:
+    return StepTimeout(
+        f"{call.what} did not answer within {seconds:g} s; whether it took effect is unknown."
+    )
+
+
+def _ending_of(task: asyncio.Future[Any], given_up: BaseException | None) -> Ending:
+    if task.cancelled():
+        return Ending(error=given_up or asyncio.CancelledError())
+    error = task.exception()
+    if error is None:
+        return Ending(task.result())
+    if given_up is not None:
+        given_up.__context__ = error
+        return Ending(error=given_up)
+    return Ending(error=error)
+
+
+async def drive_shielded(engine: Engine, protocol: Protocol[T]) -> tuple[T, BaseException | None]:
+    """Run a protocol in a task of its own, which the caller's cancellation does not reach.
+
+    Returns:
+        The protocol's result, and the cancellation that came meanwhile, or None.
+    """
+    task = asyncio.ensure_future(AsyncDriver(engine).drive(protocol))
+    cut: BaseException | None = None
+    while not task.done():
+        try:
+            await _wait_shielded(task)
+        except asyncio.CancelledError as error:
+            cut = cut or error
+            if task.cancelled():
+                raise
+    return task.result(), cut
+
+
+async def _wait_shielded(task: asyncio.Future[Any]) -> None:
+    anyio = sys.modules.get("anyio")
+    if anyio is None:
+        await asyncio.wait({task})
+        return
+    with anyio.CancelScope(shield=True):
+        await asyncio.wait({task})

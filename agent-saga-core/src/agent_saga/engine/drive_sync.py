@@ -1,0 +1,205 @@
+"""The synchronous driver: carries a protocol's requests out on the calling thread.
+
+Rules of this part:
+
+- Synchronous functions run on the calling thread, so that what is bound to a thread keeps working; on
+  the pool, with a copied context, when they have a timeout.
+- An awaitable runs on a private event loop only if its function is declared `loop_free`. A coroutine
+  function is refused before it is called otherwise; an awaitable that a plain function returns is
+  dropped, and its ending is unknown, since nobody knows what the function did before.
+- Interrupts are kept while the engine works (see `interrupts`), and answered as a cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from agent_saga.engine import calls, interrupts
+from agent_saga.engine.requests import (
+    Call,
+    Durable,
+    Ending,
+    HandedOver,
+    Protocol,
+    Sleep,
+    StepEnded,
+)
+from agent_saga.errors import ConfigurationError, StepTimeout, WALError
+
+if TYPE_CHECKING:
+    from agent_saga.engine.ports import Engine
+
+T = TypeVar("T")
+
+
+class SyncDriver:
+    """Carries out one protocol.
+
+    Args:
+        engine: the parts to run on.
+        shielded: one interrupt does not cut the protocol short; a second one does.
+    """
+
+    __slots__ = ("engine", "interrupts", "shielded")
+
+    def __init__(self, engine: Engine, *, shielded: bool = False) -> None:
+        self.engine = engine
+        self.interrupts = interrupts.here()
+        self.shielded = shielded
+
+    def drive(self, protocol: Protocol[T]) -> T:
+        """Run a protocol to its end and return its result."""
+        held = self.interrupts
+        before = True
+        if held is not None:
+            before, held.user_code = held.user_code, False
+        try:
+            request = next(protocol)
+            while True:
+                request = protocol.send(self._answer(request))
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        finally:
+            if held is not None:
+                held.user_code = before
+
+    def _answer(self, request: Any) -> Any:
+        kind = type(request)
+        if kind is Call:
+            return self._call(request)
+        try:
+            if kind is Durable:
+                self.engine.wal.wait_durable(request.seq)
+            elif kind is HandedOver:
+                self._handed_over(request)
+            elif kind is Sleep:
+                self._sleep(request.seconds)
+            elif kind is StepEnded:
+                self._step_ended(request)
+        except WALError as error:
+            return error
+        return self._cut()
+
+    def _handed_over(self, request: HandedOver) -> None:
+        if not self.engine.wal.hand_over(sync=request.sync):
+            self.engine.wal.drain()
+
+    def _cut(self) -> BaseException | None:
+        held = self.interrupts
+        if held is None or held.kept <= (1 if self.shielded else 0):
+            return None
+        return held.taken()
+
+    def _sleep(self, seconds: float) -> None:
+        clock = self.engine.clock
+        end = clock.monotonic() + seconds
+        while (left := end - clock.monotonic()) > 0 and not self._interrupted():
+            time.sleep(min(left, 0.1))
+
+    def _interrupted(self) -> bool:
+        held = self.interrupts
+        return held is not None and held.kept > (1 if self.shielded else 0)
+
+    def _step_ended(self, request: StepEnded) -> None:
+        ended = threading.Event()
+        step = request.step
+        if not step.scope.saga.call_when_settled(step, ended.set):
+            return
+        end = time.monotonic() + request.timeout
+        while not self._interrupted() and not ended.wait(min(0.1, max(end - time.monotonic(), 0))):
+            if time.monotonic() >= end:
+                return
+
+    # --- calls -----------------------------------------------------------------------------------
+
+    def _call(self, call: Call) -> Ending:
+        cut = self._cut()
+        if cut is not None:
+            return Ending(error=cut, started=False)
+        if call.is_async and not call.loop_free:
+            return Ending(error=_no_loop(call), started=False)
+        if call.timeout is not None and call.pooled and not call.is_async:
+            return self._pooled(call, call.timeout)
+        ending = self._on_this_thread(call)
+        if ending.error is None and calls.pending(ending.value):
+            return self._private_loop(call, ending.value)
+        return ending
+
+    def _on_this_thread(self, call: Call) -> Ending:
+        held = self.interrupts
+        if held is None or self.shielded:
+            return calls.make(call)
+        held.user_code = True
+        try:
+            return calls.make(call)
+        finally:
+            held.user_code = False
+
+    def _private_loop(self, call: Call, value: Any) -> Ending:
+        if not call.loop_free:
+            calls.discard(value)
+            return Ending(error=_no_loop(call), started=not call.is_async)
+        bound = None if call.timeout is None else call.timeout
+
+        async def run() -> Any:
+            async with asyncio.timeout(bound):
+                return await calls.finished(value)
+
+        try:
+            with asyncio.Runner() as runner:
+                return Ending(runner.run(run()))
+        except TimeoutError as error:
+            return Ending(error=error if bound is None else _timeout(call, bound))
+        except BaseException as error:
+            return Ending(error=error)
+
+    def _pooled(self, call: Call, timeout: float) -> Ending:
+        done = threading.Event()
+        endings: list[Ending] = []
+        context = contextvars.copy_context()
+
+        def finish(ending: Ending) -> None:
+            endings.append(ending)
+            done.set()
+
+        job = self.engine.pool.submit(lambda: context.run(calls.make, call), finish)
+        error = self._waited(call, done, timeout)
+        if error is None:
+            ending = endings[0]
+        else:
+            given_up = job.give_up(call.late)
+            if given_up is None:
+                return Ending(error=error, running=True)
+            ending = given_up if given_up.started else Ending(error=error, started=False)
+        if ending.error is None and calls.pending(ending.value):
+            return self._private_loop(call, ending.value)
+        return ending
+
+    def _waited(
+        self, call: Call, done: threading.Event, timeout: float
+    ) -> BaseException | None:
+        end = time.monotonic() + timeout
+        while not done.wait(min(0.1, max(end - time.monotonic(), 0))):
+            if self._interrupted():
+                return self._cut()
+            if time.monotonic() >= end:
+                return _timeout(call, timeout)
+        return None
+
+
+def _timeout(call: Call, seconds: float) -> StepTimeout:
+    return StepTimeout(
+        f"{call.what} did not answer within {seconds:g} s; whether it took effect is unknown."
+    )
+
+
+def _no_loop(call: Call) -> ConfigurationError:
+    return ConfigurationError(
+        f"{call.what} is asynchronous and was called in a synchronous boundary; it was not run.",
+        fix="Use `async with`, or declare it loop_free=True if any event loop will do.",
+    )

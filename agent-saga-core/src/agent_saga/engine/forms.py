@@ -1,0 +1,112 @@
+"""The forms a tool can have, and how a call of it is read.
+
+Rules of this part:
+
+- Functions, coroutine functions, partials, bound methods, builtins, classes and objects with
+  `__call__` run; generator functions of either kind are refused when wrapped, since calling one runs
+  nothing. What a call returns is judged again by the driver: an awaitable is awaited, a generator
+  drained.
+- Arguments are recorded by name. Positional arguments beyond the named ones stand under `*`.
+- An argument error is one that Python raised before the function's body ran: it has no frame of the
+  function in its traceback, and the arguments really do not bind.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Any
+
+from agent_saga.plugins.callables import is_async_callable, parameters_of, refuse_generators
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class Form:
+    """How one function is called.
+
+    Attributes:
+        fn: the function.
+        is_async: calling it returns an awaitable.
+        names: its positional parameters, in order.
+        takes_key: it has a parameter named `idempotency_key`.
+        accepts: the names that it can be given by keyword; None when that cannot be known.
+    """
+
+    __slots__ = ("accepts", "fn", "is_async", "names", "takes_key")
+
+    def __init__(self, fn: Callable[..., Any], kind: str = "tool") -> None:
+        refuse_generators(kind, name_of(fn), fn)
+        self.fn = fn
+        self.is_async = is_async_callable(fn)
+        parameters = parameters_of(fn)
+        self.names = tuple([n for n, p in parameters.items() if p.kind in _POSITIONAL])
+        self.accepts = _accepted(parameters)
+        self.takes_key = "idempotency_key" in parameters
+
+    def named(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], *, skip: int = 0
+    ) -> dict[str, Any]:
+        """Return the arguments by name, as they are recorded, judged and bound to approvals.
+
+        Args:
+            args, kwargs: the arguments of the call.
+            skip: so many leading parameters (`self`) are not among them.
+        """
+        if not args:
+            return dict(kwargs)
+        names = self.names[skip:] if skip else self.names
+        by_name = dict(zip(names, args, strict=False))
+        if len(args) > len(names):
+            by_name["*"] = list(args[len(names) :])
+        by_name.update(kwargs)
+        return by_name
+
+
+def _accepted(parameters: Mapping[str, inspect.Parameter]) -> frozenset[str] | None:
+    if not parameters:
+        return None
+    if any([p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()]):
+        return None
+    return frozenset([n for n, p in parameters.items() if p.kind in _NAMED])
+
+
+def name_of(fn: Callable[..., Any]) -> str:
+    """Return the name of a function, of what a partial wraps, or of an object's class."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return getattr(fn, "__name__", None) or type(fn).__name__
+
+
+def never_ran(
+    fn: Callable[..., Any],
+    error: BaseException,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> bool:
+    """Say whether an error is Python's refusal of the arguments, before the body ran.
+
+    Args:
+        fn: the function that was called.
+        error: what the call raised, with the traceback as it stood where the call was made.
+        args, kwargs: the arguments of the call.
+    """
+    if not isinstance(error, TypeError):
+        return False
+    trace = error.__traceback__
+    if trace is None or trace.tb_next is not None:
+        return False
+    try:
+        inspect.signature(fn).bind(*args, **kwargs)
+    except TypeError:
+        return True
+    except ValueError:
+        return False
+    return False
+
+
+def selected(accepts: Container[str], offered: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the offered arguments that a function asks for by name."""
+    return {name: value for name, value in offered.items() if name in accepts}

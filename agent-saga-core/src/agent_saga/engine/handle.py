@@ -1,0 +1,119 @@
+"""What a program holds of its saga: `async with saga_scope() as saga`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, TypeVar
+
+from agent_saga.domain.report import RollbackReport
+from agent_saga.domain.semantics import ActionSemantics
+from agent_saga.engine.boundary import current_scope
+from agent_saga.engine.retry import RetryPolicy
+from agent_saga.engine.saga import Scope
+from agent_saga.engine.tool import declare
+from agent_saga.engine.wrap import Invocation
+from agent_saga.errors import AbortRequested
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class SagaHandle:
+    """A saga, seen from inside one of its boundaries.
+
+    Attributes:
+        id: the saga's id, as it stands in the log.
+        name: how people call it.
+    """
+
+    __slots__ = ("_scope",)
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    @property
+    def id(self) -> str:
+        """The saga's id, as it stands in the log."""
+        return self._scope.saga.id
+
+    @property
+    def name(self) -> str:
+        """How people call the saga."""
+        return self._scope.saga.name
+
+    @property
+    def report(self) -> RollbackReport | None:
+        """The report of this boundary; None while it is open."""
+        return self._scope.report
+
+    def execute(
+        self,
+        *,
+        tool: str,
+        forward: Callable[..., Any],
+        semantics: ActionSemantics | str | None = None,
+        compensate: object = None,
+        arguments: Mapping[str, Any] | None = None,
+        key: str | None = None,
+        timeout: float | None = None,
+        retry: RetryPolicy | None = None,
+        **options: Any,
+    ) -> Any:
+        """Run one step; awaitable where an event loop is running, the value elsewhere.
+
+        Args:
+            tool: how log, rules and reports name it.
+            forward: the effect; called without arguments (it may take `idempotency_key`).
+            semantics, compensate, timeout, retry, options: as for `safe_tool`.
+            arguments: what rules and approvals read, and what identifies a blind retry.
+            key: names the step; the same key in this saga is the same step.
+
+        Raises:
+            RefusedError: the step was refused before its effect.
+            OutcomeUnknown: an equal earlier step ended without a known outcome.
+        """
+        declared = declare(
+            forward,
+            name=tool,
+            semantics=semantics,
+            compensate=compensate,
+            timeout=timeout,
+            retry=retry,
+            **options,
+        )
+        call = Invocation(
+            self._scope, declared, dict(arguments or {}), (), {}, key, named=arguments is not None
+        )
+        if asyncio._get_running_loop() is not None:
+            return call.start()
+        return call.run()
+
+    def abort(self, reason: str) -> NoReturn:
+        """Undo the saga deliberately: leaves the boundary, which then unwinds.
+
+        The boundary unwinds even if the program catches what this raises.
+
+        Raises:
+            AbortRequested: always.
+        """
+        self._scope.saga.abort_reason = reason
+        raise AbortRequested(reason)
+
+    def bind(self, fn: F) -> F:
+        """Return the function bound to this saga, to be run in a thread or task of your own.
+
+        A thread does not inherit the boundary; a function that is bound does its tool calls in it.
+        """
+
+        @functools.wraps(fn)
+        def bound(*args: Any, **kwargs: Any) -> Any:
+            context = contextvars.copy_context()
+            context.run(current_scope.set, self._scope)
+            return context.run(fn, *args, **kwargs)
+
+        return bound  # type: ignore[return-value]
+
+    def __repr__(self) -> str:
+        return f"<Saga {self.id} {self._scope.saga.state.value}>"

@@ -1,0 +1,240 @@
+"""Running one inverse: announced durably, bounded, and never twice.
+
+Rules of this part:
+
+- Every attempt is announced before it is made, then the fence is checked. All attempts carry the same
+  idempotency key, here and in recovery.
+- A further attempt is made only when the earlier one is known not to have taken effect (the handler
+  raised `NotApplied`, or its reconciler saw that it does not hold and nothing can arrive late), or when
+  the handler is declared idempotent and its window is open. Anything else is a human's case.
+- A registered handler wins over `fn`, so that this process and recovery run the same code.
+- A REVERSIBLE step's inverse is announced too, but nothing waits for the disk.
+"""
+
+from __future__ import annotations
+
+import logging
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from agent_saga.domain import identity
+from agent_saga.domain.compensation import Compensation
+from agent_saga.domain.outcomes import Observation, read_observation
+from agent_saga.domain.records import Ev
+from agent_saga.engine import journal
+from agent_saga.engine.derive import called
+from agent_saga.engine.endings import answered
+from agent_saga.engine.forms import Form, never_ran
+from agent_saga.engine.requests import Call, Durable, Ending, Protocol, Sleep
+from agent_saga.engine.timing import DEFAULT_UNDO_TIMEOUT
+from agent_saga.errors import NotApplied, RefusedError
+
+if TYPE_CHECKING:
+    from agent_saga.engine.step import Step
+    from agent_saga.plugins.registry import Handler
+
+log = logging.getLogger("agent_saga.engine")
+
+
+class Undone(Enum):
+    """How the attempts at one inverse ended."""
+
+    COMPENSATED = "compensated"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    CUT = "cut short"
+
+
+class Attempt:
+    """The inverse of one step, ready to be called.
+
+    Attributes:
+        handler: the registered handler, or None when only a function of this process is known.
+        form, kwargs, key: the call and its idempotency key.
+        error: how the last attempt ended.
+    """
+
+    __slots__ = ("error", "form", "handler", "inverse", "key", "kwargs", "started_at", "step")
+
+    def __init__(self, step: Step, inverse: Compensation) -> None:
+        self.step = step
+        self.inverse = inverse
+        self.handler: Handler | None = None
+        if inverse.handler is not None:
+            self.handler = step.scope.saga.engine.handlers.compensators.find(inverse.handler)
+        fn = self.handler.fn if self.handler is not None else inverse.fn
+        assert fn is not None
+        self.form = Form(fn, "compensator")
+        self.key = step.idempotency_key(identity.INVERSE)
+        self.kwargs = dict(inverse.kwargs)
+        if self.form.takes_key:
+            self.kwargs.setdefault("idempotency_key", self.key)
+        self.error: BaseException | None = None
+        self.started_at = step.scope.saga.engine.clock.monotonic()
+
+    def repeats_safely(self) -> bool:
+        """Say whether the handler may be called again although an attempt's ending is unknown."""
+        handler = self.handler
+        if handler is None or not handler.idempotent:
+            return False
+        elapsed = self.step.scope.saga.engine.clock.monotonic() - self.started_at
+        return handler.window is None or elapsed < handler.window
+
+    def call(self) -> Call:
+        """Return the call of one attempt."""
+        timing = self.step.scope.saga.engine.timing
+        own = self.step.tool.undo_timeout
+        bound = timing.undo_timeout if own is None else own
+        return Call(
+            self.form.fn,
+            (),
+            self.kwargs,
+            is_async=self.form.is_async,
+            timeout=bound,
+            pooled=own is not None or timing.undo_timeout != DEFAULT_UNDO_TIMEOUT,
+            loop_free=True,
+            what=f"the inverse of {self.step.tool.name}",
+        )
+
+
+def run_inverse(step: Step, inverse: Compensation) -> Protocol[tuple[Undone, BaseException | None]]:
+    """Undo one step, in as many attempts as are allowed and safe.
+
+    Returns:
+        How it ended, and the error of the last attempt.
+    """
+    attempt = Attempt(step, inverse)
+    timing = step.scope.saga.engine.timing
+    for number in range(1, timing.undo_attempts + 1):
+        cut = yield from _announced(step, inverse, number, attempt.key)
+        if cut is not None:
+            return Undone.CUT, cut
+        ending = yield attempt.call()
+        if _succeeded(ending):
+            journal.step_event(step, Ev.STEP_COMPENSATED, by="handler", attempt=number)
+            return Undone.COMPENSATED, None
+        result = yield from _after_failure(step, attempt, ending)
+        if result is not None:
+            return result, attempt.error
+        if number < timing.undo_attempts:
+            cut = yield Sleep(timing.undo_delay * 2 ** (number - 1))
+            if cut is not None:
+                return Undone.CUT, cut
+    return _given_up(step, attempt), attempt.error
+
+
+def _announced(
+    step: Step, inverse: Compensation, number: int, key: str
+) -> Protocol[BaseException | None]:
+    saga = step.scope.saga
+    seq = journal.compensating(step, inverse, number, key)
+    cut = None
+    if not step.tool.reversible:
+        cut = yield Durable(seq)
+    if cut is None:
+        try:
+            saga.engine.wal.check_fence(saga.id, saga.epoch)
+        except RefusedError as refusal:
+            cut = refusal
+    if cut is not None:
+        journal.step_event(
+            step, Ev.STEP_COMPENSATION_NOT_APPLIED, by="engine", evidence="it was not started"
+        )
+    return cut
+
+
+def _succeeded(ending: Ending) -> bool:
+    if ending.error is not None:
+        return False
+    answer = ending.value
+    return not (isinstance(answer, Observation) and answer.reversed_ is False)
+
+
+def _after_failure(step: Step, attempt: Attempt, ending: Ending) -> Protocol[Undone | None]:
+    """Judge a failed attempt and record it; None when another attempt may be made."""
+    error = ending.error or NotApplied("the handler itself observed that it does not hold")
+    attempt.error = error
+    log.warning("the inverse of %s failed: %r", step.tool.name, error)
+    if not ending.started or isinstance(error, NotApplied) or _refused_arguments(attempt, error):
+        return _known_not_applied(step, attempt, error)
+    returned = answered(error, (), running=ending.running)
+    seen = yield from _observed(step, attempt)
+    if seen.reversed_ is True:
+        journal.step_event(
+            step, Ev.STEP_COMPENSATED, by="reconciler", observation=seen.detail or "it holds"
+        )
+        return Undone.COMPENSATED
+    if ending.running:
+        return _unknown(step, error)
+    if seen.reversed_ is False and returned:
+        return _known_not_applied(step, attempt, error)
+    if attempt.repeats_safely():
+        journal.step_event(
+            step, Ev.STEP_COMPENSATION_UNKNOWN, error=journal.error_text(error), repeats=True
+        )
+        return None
+    if not returned:
+        return _unknown(step, error)
+    journal.step_event(step, Ev.STEP_COMPENSATION_FAILED, error=journal.error_text(error))
+    return Undone.FAILED
+
+
+def _refused_arguments(attempt: Attempt, error: BaseException) -> bool:
+    return never_ran(attempt.form.fn, error, (), attempt.kwargs)
+
+
+def _known_not_applied(step: Step, attempt: Attempt, error: BaseException) -> Undone | None:
+    journal.step_event(
+        step, Ev.STEP_COMPENSATION_NOT_APPLIED, by="handler", error=journal.error_text(error)
+    )
+    if _refused_arguments(attempt, error):
+        journal.step_event(step, Ev.STEP_COMPENSATION_FAILED, error=journal.error_text(error))
+        return Undone.FAILED
+    return None
+
+
+def _unknown(step: Step, error: BaseException) -> Undone:
+    journal.step_event(step, Ev.STEP_COMPENSATION_UNKNOWN, error=journal.error_text(error))
+    return Undone.UNKNOWN
+
+
+def _given_up(step: Step, attempt: Attempt) -> Undone:
+    """Every attempt is used up; record it where the last record does not say so."""
+    if step.state.value == "COMPENSATION_UNKNOWN":
+        return Undone.UNKNOWN
+    journal.step_event(step, Ev.STEP_COMPENSATION_FAILED, error=journal.error_text(attempt.error))
+    return Undone.FAILED
+
+
+def _observed(step: Step, attempt: Attempt) -> Protocol[Observation]:
+    """Ask the reconciler whether the inverse holds, where there is one."""
+    call = _observation(step, attempt)
+    if call is None:
+        return Observation()
+    ending = yield call
+    if ending.error is not None:
+        return Observation(detail=f"the reconciler raised {type(ending.error).__name__}")
+    return read_observation(ending.value)
+
+
+def _observation(step: Step, attempt: Attempt) -> Call | None:
+    """Return the call of the tool's own reconciler, or of the one that has the handler's name."""
+    form = step.tool.reconciler
+    engine = step.scope.saga.engine
+    if form is not None:
+        args, kwargs = called(form, step.sources())
+    else:
+        observer = engine.handlers.reconcilers.find(attempt.inverse.handler or "")
+        if observer is None:
+            return None
+        form = Form(observer.fn, "reconciler")
+        args, kwargs = (), {n: v for n, v in attempt.kwargs.items() if observer.takes(n)}
+    return Call(
+        form.fn,
+        args,
+        kwargs,
+        is_async=form.is_async,
+        timeout=engine.timing.undo_timeout,
+        loop_free=True,
+        what=f"the reconciler of {step.tool.name}",
+    )

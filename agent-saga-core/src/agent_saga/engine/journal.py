@@ -1,0 +1,254 @@
+"""What the engine writes: one function for each record, and the one place that appends them.
+
+Rules of this part:
+
+- A function here asks the lifecycle table first, then appends, then changes the state: what the table
+  forbids is never written, and a state in memory is never ahead of the log.
+- Forward arguments and results are masked; an inverse's arguments and prepared data are exact.
+- Whoever needs a record out or durable waits for the sequence number that is returned.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from agent_saga.domain.compensation import Compensation
+from agent_saga.domain.lifecycle import StepState, saga_after, scope_after, step_after
+from agent_saga.domain.records import Ev
+from agent_saga.errors import AgentSagaError, NotRecordable, SecretLeak
+from agent_saga.plugins.registry import process_handlers
+from agent_saga.wal.encoding import EMPTY, Fragment, compose, exact, literal, masked
+
+if TYPE_CHECKING:
+    from agent_saga.engine.saga import Saga, Scope
+    from agent_saga.engine.step import Step
+
+_TRUE = literal(True)
+_FALSE = literal(False)
+
+
+def write(saga: Saga, event: str, payload: Fragment = EMPTY, step: Step | None = None) -> int:
+    """Append a record of a saga, its beginning first; return the sequence number."""
+    if not saga.begun:
+        _begin(saga)
+    if step is None:
+        return saga.engine.wal.append(event, saga=saga.id, epoch=saga.epoch, payload=payload)
+    return saga.engine.wal.append(
+        event,
+        saga=saga.id,
+        epoch=saga.epoch,
+        step=step.id,
+        generation=step.generation,
+        payload=payload,
+    )
+
+
+def _begin(saga: Saga) -> None:
+    with saga.lock:
+        if saga.begun:
+            return
+        payload, _ = masked({"name": saga.name, "labels": saga.labels})
+        saga.engine.wal.append(
+            Ev.SAGA_BEGIN, saga=saga.id, epoch=saga.epoch, payload=_with_salt(payload, saga.salt)
+        )
+        saga.move(Ev.SAGA_BEGIN)
+        saga.begun = True
+
+
+def _with_salt(payload: Fragment, salt: bytes) -> Fragment:
+    return compose(about=payload, salt=literal(_b64(salt)))
+
+
+def _b64(data: bytes) -> str:
+    return urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
+
+
+# --- the saga and its scopes ---------------------------------------------------------------------
+
+
+def saga_event(saga: Saga, event: str, **fields: Any) -> int:
+    """Record a change of the whole saga."""
+    if not saga.begun:
+        _begin(saga)
+    following = saga_after(saga.state, event)
+    seq = write(saga, event, masked(fields)[0])
+    saga.state = following
+    return seq
+
+
+def step_record(step: Step, event: str, payload: Fragment) -> int:
+    """Append a record of a step and change its state."""
+    following = step_after(step.state, event)
+    seq = write(step.scope.saga, event, payload, step)
+    step.state = following
+    return seq
+
+
+def unwinding(scope: Scope, cause: str) -> int:
+    """Record that a scope is being undone."""
+    fields = {"cause": cause, "scope": list(scope.path)}
+    if scope.parent is None:
+        return saga_event(scope.saga, Ev.SAGA_UNWINDING, **fields)
+    following = scope_after(scope.state, "UNWINDING")
+    seq = write(scope.saga, Ev.SAGA_UNWINDING, masked(fields)[0])
+    scope.state = following
+    return seq
+
+
+def scope_opened(scope: Scope) -> int:
+    """Record that a savepoint was entered."""
+    following = scope_after(scope.state, "OPEN")
+    seq = write(scope.saga, Ev.SCOPE_OPEN, masked({"path": list(scope.path)})[0])
+    scope.state = following
+    return seq
+
+
+def scope_closed(scope: Scope, result: str) -> int:
+    """Record how a savepoint ended."""
+    following = scope_after(scope.state, result)
+    fields = {"path": list(scope.path), "result": result}
+    seq = write(scope.saga, Ev.SCOPE_CLOSED, masked(fields)[0])
+    scope.state = following
+    return seq
+
+
+# --- steps going forward -------------------------------------------------------------------------
+
+
+def _call_fields(step: Step) -> tuple[dict[str, Fragment], bool]:
+    arguments, faithful = masked(step.arguments)
+    fields = {
+        "call": step.tool.head,
+        "key": literal(list(step.key)),
+        "scope": literal(list(step.scope.path)),
+        "arguments": arguments,
+        "mac": literal(_b64(step.mac)),
+    }
+    return fields, faithful
+
+
+def refused(step: Step, rule: str, reason: str) -> int:
+    """Record that the gate refused a call before its effect."""
+    payload, _ = masked({"tool": step.tool.name, "rule": rule, "reason": reason})
+    return write(step.scope.saga, Ev.STEP_REFUSED, payload, step)
+
+
+def intent(step: Step) -> int:
+    """Announce an effect; everything that recovery will need is in this record.
+
+    Raises:
+        SecretLeak, NotRecordable: prepared data or the provisional inverse cannot be recorded.
+        WALError: the log refuses the announcement; nothing has happened.
+    """
+    fields, _ = _call_fields(step)
+    tool = step.tool
+    if tool.prepare is not None:
+        fields["prepared"] = exact(step.prepared, what=f"the prepared data of {tool.name}")
+    if step.provisional is not None:
+        fields["provisional"] = _inverse(step.provisional, tool.name)
+    if tool.prober_name is not None:
+        fields["prober"] = literal(tool.prober_name)
+    if tool.idempotent:
+        fields["idempotent"] = literal({"window": tool.window})
+    if step.approved_by:
+        fields["approved_by"] = masked(step.approved_by)[0]
+    return step_record(step, Ev.STEP_INTENT, compose(**fields))
+
+
+def attempt(step: Step, number: int, ending: str, error: BaseException | None) -> int:
+    """Record that an attempt ended and another one follows within the step."""
+    payload, _ = masked({"number": number, "ending": ending, "error": error_text(error)})
+    return step_record(step, Ev.STEP_ATTEMPT, payload)
+
+
+def committed(step: Step, event: str = Ev.STEP_COMMITTED) -> tuple[int, AgentSagaError | None]:
+    """Record that an effect happened, with its inverse.
+
+    Returns:
+        The sequence number, and the reason if the inverse could not be recorded (it is kept in memory).
+    """
+    result, faithful = masked(step.result)
+    fields = {"result": result, "replayable": _TRUE if faithful else _FALSE}
+    problem = None
+    if step.compensation is not None:
+        fields["inverse"], problem = _recorded_inverse(step.compensation, step.tool.name)
+    elif step.missing:
+        fields["missing"] = masked(step.missing)[0]
+    if step.via != "forward":
+        fields["via"] = literal(step.via)
+    if step.state is StepState.NEW:
+        fields = {**_call_fields(step)[0], **fields}
+    return step_record(step, event, compose(**fields)), problem
+
+
+def not_applied(step: Step, by: str, evidence: str, *, final: bool) -> int:
+    """Record that a call had no effect."""
+    payload, _ = masked({"by": by, "evidence": evidence, "final": final})
+    return _ending(step, Ev.STEP_NOT_APPLIED, payload)
+
+
+def unknown(step: Step, ending: str) -> int:
+    """Record that it is unknown whether a call took effect."""
+    payload, _ = masked(
+        {"ending": ending, "error": error_text(step.error), "running": step.running}
+    )
+    return _ending(step, Ev.STEP_UNKNOWN, payload)
+
+
+def _ending(step: Step, event: str, payload: Fragment) -> int:
+    if step.state is StepState.NEW:
+        payload = compose(**_call_fields(step)[0], about=payload)
+    return step_record(step, event, payload)
+
+
+# --- steps going back ----------------------------------------------------------------------------
+
+
+def compensating(step: Step, inverse: Compensation, number: int, key: str) -> int:
+    """Announce an attempt of an inverse."""
+    record, _ = _recorded_inverse(inverse, step.tool.name)
+    payload = compose(attempt=literal(number), inverse=record, idempotency_key=literal(key))
+    return step_record(step, Ev.STEP_COMPENSATING, payload)
+
+
+def step_event(step: Step, event: str, **fields: Any) -> int:
+    """Record any other change of a step."""
+    return step_record(step, event, masked(fields)[0])
+
+
+def _inverse(inverse: Compensation, tool: str) -> Fragment:
+    if inverse.nothing:
+        return compose(none=masked(inverse.nothing)[0])
+    fields = {"kwargs": exact(inverse.kwargs, what=f"the inverse's arguments of {tool}")}
+    if inverse.handler is not None:
+        fields["handler"] = literal(inverse.handler)
+        handler = process_handlers().compensators.find(inverse.handler)
+        if handler is not None and handler.owner.distribution:
+            fields["from"] = literal(f"{handler.owner.distribution} {handler.owner.version}")
+    if inverse.description:
+        fields["description"] = masked(inverse.description)[0]
+    return compose(**fields)
+
+
+def _recorded_inverse(
+    inverse: Compensation, tool: str
+) -> tuple[Fragment, AgentSagaError | None]:
+    try:
+        return _inverse(inverse, tool), None
+    except (SecretLeak, NotRecordable) as error:
+        name = masked(inverse.handler or "")[0]
+        return compose(handler=name, unrecorded=literal(error.code)), error
+
+
+def error_text(error: BaseException | None) -> Mapping[str, str] | None:
+    """Return an exception as plain data: its class, and its message cut to 500 characters."""
+    if error is None:
+        return None
+    try:
+        text = str(error)
+    except Exception:
+        text = "(its message cannot be shown)"
+    return {"type": type(error).__name__, "message": text[:500]}
+

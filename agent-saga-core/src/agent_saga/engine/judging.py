@@ -1,0 +1,124 @@
+"""Asking the gate about a step, and a human if the gate says so.
+
+Rules of this part:
+
+- Arguments are frozen by their MAC: if they changed while a human was asked, the call is refused.
+- After every answer the boundary is looked at again and the gate judges again.
+- A refusal is recorded and then given to the caller.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from agent_saga.controls.approvals import ApprovalRequest, approver_of, denied
+from agent_saga.controls.gate import Ask
+from agent_saga.controls.rules import CallView
+from agent_saga.engine import journal
+from agent_saga.engine.requests import Call, Ending, Protocol
+from agent_saga.errors import RefusedError, WALError
+from agent_saga.plugins.callables import is_async_callable
+from agent_saga.wal.encoding import mac
+
+if TYPE_CHECKING:
+    from agent_saga.engine.step import Step
+
+log = logging.getLogger("agent_saga.engine")
+
+
+def judged(step: Step) -> Protocol[BaseException | None]:
+    """Have a step judged; return what keeps it from going on, or None."""
+    gate = step.scope.saga.engine.gate
+    if not gate.concerns(step.tool.semantics):
+        return None
+    approved: frozenset[str] = frozenset()
+    while True:
+        try:
+            step.scope.saga.check_open(step.scope)
+            ask = gate.judge(_view(step), approved)
+        except RefusedError as refusal:
+            return _refused(step, refusal)
+        if ask is None:
+            step.approved_rules = approved
+            return None
+        request = _request(step, ask)
+        ending = yield _question(step, ask, request)
+        try:
+            step.approved_by = _approver(step, request, ending)
+        except RefusedError as refusal:
+            return _refused(step, refusal)
+        if ending.error is not None:
+            return ending.error
+        approved |= {ask.rule}
+
+
+def judged_again(step: Step) -> BaseException | None:
+    """Judge a step once more after a wait; approvals that it has keep counting."""
+    gate = step.scope.saga.engine.gate
+    if not gate.concerns(step.tool.semantics):
+        return None
+    try:
+        ask = gate.judge(_view(step), step.approved_rules)
+    except RefusedError as refusal:
+        return refusal
+    if ask is None:
+        return None
+    return RefusedError(
+        f"{step.tool.name} needs a new approval after a pause.", rule=ask.rule, reason=ask.reason
+    )
+
+
+def _view(step: Step) -> CallView:
+    tool = step.tool
+    return CallView(tool.name, tool.semantics, step.arguments, tool.tags, named=step.named)
+
+
+def _request(step: Step, ask: Ask) -> ApprovalRequest:
+    return ApprovalRequest(
+        step.scope.saga.id,
+        step.id,
+        step.generation,
+        step.tool.name,
+        ask.rule,
+        ask.reason,
+        step.arguments,
+        step.mac,
+    )
+
+
+def _question(step: Step, ask: Ask, request: ApprovalRequest) -> Call:
+    bound = ask.timeout
+    if bound is None:
+        bound = step.scope.saga.engine.timing.approval
+    return Call(
+        ask.provider.ask,
+        (request,),
+        is_async=is_async_callable(ask.provider.ask),
+        timeout=bound,
+        loop_free=True,
+        what="the question to a human",
+    )
+
+
+def _approver(step: Step, request: ApprovalRequest, ending: Ending) -> str:
+    error = ending.error
+    if isinstance(error, TimeoutError):
+        raise denied(request, "nobody answered in time")
+    if isinstance(error, Exception):
+        raise denied(request, f"asking failed ({type(error).__name__}: {error})")
+    if error is not None:
+        return ""
+    by = approver_of(ending.value, request)
+    if mac(step.scope.saga.salt, step.arguments) != step.mac:
+        raise denied(request, "its arguments changed while the human was asked")
+    return by
+
+
+def _refused(step: Step, refusal: RefusedError) -> BaseException:
+    step.scope.saga.engine.metrics.count("steps_refused")
+    try:
+        journal.refused(step, refusal.rule, refusal.reason)
+    except WALError:
+        log.warning("a refusal of %s could not be recorded", step.tool.name)
+    return refusal

@@ -1,0 +1,80 @@
+"""What follows from the knowledge that an effect happened: its result, its inverse, its place.
+
+Used in the same way whether the call returned, its fallback did, a prober told, or it arrived late.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from agent_saga.domain.compensation import Compensation
+from agent_saga.errors import AgentSagaError, SecretLeak
+
+if TYPE_CHECKING:
+    from agent_saga.engine.ports import Engine
+    from agent_saga.engine.step import Step
+
+log = logging.getLogger("agent_saga.engine")
+
+
+def applied(step: Step, result: Any) -> None:
+    """Note that the effect happened with this result, and derive its inverse.
+
+    Never raises: an inverse that cannot be derived leaves the step without one, with the reason.
+    """
+    step.result = result
+    step.error = None
+    step.running = False
+    step.answered = True
+    step.order = step.scope.saga.order()
+    step.compensation, step.missing = None, ""
+    deriver = step.tool.inverse
+    if deriver is None:
+        if not step.tool.reversible and not step.tool.irreversible:
+            step.missing = "the tool declares no inverse"
+            step.scope.saga.engine.metrics.count("steps_without_inverse")
+        return
+    try:
+        inverse = deriver.derive(step.sources())
+        step.missing = unusable(inverse, step.scope.saga.engine)
+    except Exception as error:
+        step.missing = f"its inverse could not be derived ({type(error).__name__}: {error})"
+    else:
+        if not step.missing:
+            step.compensation = inverse
+    if step.missing and not step.tool.reversible:
+        _say_missing(step)
+
+
+def unusable(inverse: Compensation, engine: Engine) -> str:
+    """Return why an inverse cannot be run in this process, or an empty string."""
+    if inverse.nothing or inverse.fn is not None:
+        return ""
+    if inverse.handler in engine.handlers.compensators:
+        return ""
+    return f"its handler {inverse.handler!r} is not registered in this process"
+
+
+def _say_missing(step: Step) -> None:
+    step.scope.saga.engine.metrics.count("steps_without_inverse")
+    log.error(
+        "%s took effect and cannot be undone: %s (saga %s, step %s)",
+        step.tool.name,
+        step.missing,
+        step.scope.saga.id,
+        step.id,
+    )
+
+
+def record_inverse_problem(step: Step, problem: AgentSagaError | None) -> SecretLeak | None:
+    """Say that an inverse is kept in memory only; return the error if the caller must see it."""
+    if problem is None:
+        return None
+    step.scope.saga.engine.metrics.count("inverses_unrecorded")
+    log.error(
+        "the inverse of %s is kept in this process only, so it is lost in a crash: %s",
+        step.tool.name,
+        problem.message,
+    )
+    return problem if isinstance(problem, SecretLeak) else None

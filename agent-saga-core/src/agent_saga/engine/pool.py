@@ -1,0 +1,160 @@
+"""The bounded pool of threads on which synchronous tools run beside an event loop.
+
+Rules of this part:
+
+- Threads are daemons: a tool that never returns cannot keep the process from ending.
+- A job that nobody waits for any more (its call was given up) does not count against the bound, so
+  hanging tools cannot starve the others.
+- Giving a job up is atomic: either it had not started and never will, or it had ended and its ending is
+  used, or it is running and its ending goes to `late`.
+- A forked child starts with an empty pool.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+from agent_saga.engine.requests import Ending
+from agent_saga.wal.os_port import fork_generation
+
+DEFAULT_THREADS: Final = 32
+
+
+class _State(Enum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    CANCELLED = "cancelled"
+
+
+class Job:
+    """One call on a thread of the pool.
+
+    Args:
+        run: makes the call; returns its ending and never raises.
+        done: told the ending, on the job's thread.
+    """
+
+    __slots__ = ("_callback", "_ending", "_lock", "_pool", "_run", "_state")
+
+    def __init__(
+        self, pool: ToolPool, run: Callable[[], Ending], done: Callable[[Ending], None]
+    ) -> None:
+        self._pool = pool
+        self._run = run
+        self._callback: Callable[[Ending], None] = done
+        self._lock = threading.Lock()
+        self._state = _State.WAITING
+        self._ending: Ending | None = None
+
+    def execute(self) -> None:
+        """Make the call, unless it was given up before it started."""
+        with self._lock:
+            if self._state is not _State.WAITING:
+                return
+            self._state = _State.RUNNING
+        ending = self._run()
+        with self._lock:
+            self._state = _State.DONE
+            self._ending = ending
+            callback = self._callback
+        callback(ending)
+
+    def give_up(self, late: Callable[[Ending], None] | None) -> Ending | None:
+        """Stop waiting for the call.
+
+        Args:
+            late: told the ending if the call is running now.
+
+        Returns:
+            The ending if it has one (not started, or ended just now); None while it is running.
+        """
+        with self._lock:
+            if self._state is _State.WAITING:
+                self._state = _State.CANCELLED
+                return Ending(started=False)
+            if self._state is _State.DONE:
+                return self._ending
+            self._callback = self._pool.abandoned(late)
+            return None
+
+
+class ToolPool:
+    """Threads for synchronous tools, started when needed.
+
+    Args:
+        threads: how many calls run at the same time at most.
+    """
+
+    def __init__(self, threads: int = DEFAULT_THREADS) -> None:
+        self.threads = threads
+        self._reset()
+
+    def _reset(self) -> None:
+        self._fork = fork_generation()
+        self._lock = threading.Lock()
+        self._wake = threading.Condition(self._lock)
+        self._jobs: deque[Job] = deque()
+        self._started = 0
+        self._idle = 0
+        self._abandoned = 0
+
+    def submit(self, run: Callable[[], Ending], done: Callable[[Ending], None]) -> Job:
+        """Have a call made on a thread; `done` is told its ending there."""
+        if self._fork != fork_generation():
+            self._reset()
+        job = Job(self, run, done)
+        with self._lock:
+            self._jobs.append(job)
+            if self._idle >= len(self._jobs):
+                self._wake.notify()
+            elif self._started - self._abandoned < self.threads:
+                self._start()
+        return job
+
+    def _start(self) -> None:
+        self._started += 1
+        threading.Thread(
+            target=self._work, name=f"agent-saga-tool-{self._started}", daemon=True
+        ).start()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                while not self._jobs:
+                    self._idle += 1
+                    self._wake.wait()
+                    self._idle -= 1
+                job = self._jobs.popleft()
+            job.execute()
+
+    def abandoned(self, late: Callable[[Ending], None] | None) -> Callable[[Ending], None]:
+        """Let another thread take the place of one whose job nobody waits for."""
+
+        def ended(ending: Ending) -> None:
+            with self._lock:
+                self._abandoned -= 1
+            if late is not None:
+                late(ending)
+
+        with self._lock:
+            self._abandoned += 1
+            if self._jobs and self._idle == 0:
+                self._start()
+        return ended
+
+    def stats(self) -> dict[str, int]:
+        """Return how many threads there are, busy, idle and given up, and how many calls wait."""
+        with self._lock:
+            return {
+                "max_threads": self.threads,
+                "threads": self._started,
+                "idle": self._idle,
+                "busy": self._started - self._idle,
+                "abandoned": self._abandoned,
+                "queued": len(self._jobs),
+            }

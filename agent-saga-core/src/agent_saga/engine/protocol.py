@@ -1,0 +1,316 @@
+"""The protocol of one step: judge, prepare, announce, call, record. Written once, driven twice.
+
+Rules of this part (design 4, R3):
+
+1. Judge: the gate; after any wait everything is judged again. A refusal is recorded and raises.
+2. Prepare: read what the inverse will need, before anything is announced.
+3. Intent: durable before the effect, unless the tool is REVERSIBLE, which is one record afterwards.
+4. Fence: after the announcement and before the call. Who is fenced writes "not started".
+5. Effect: attempts within the step share its idempotency key.
+6. Outcome: handed to the operating system before the caller sees the result; its sync starts at once.
+
+A call whose tool and arguments equal an unsettled step *is* that step: it is settled first, and runs
+again only when it is known not to have happened, or when the tool is idempotent.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from agent_saga.domain import identity
+from agent_saga.domain.lifecycle import StepState
+from agent_saga.engine import journal, late
+from agent_saga.engine.derive import called
+from agent_saga.engine.endings import Kind, answered, evidence, kind_of, may_retry
+from agent_saga.engine.judging import judged, judged_again
+from agent_saga.engine.outcome import applied, record_inverse_problem
+from agent_saga.engine.requests import Call, Durable, Ending, HandedOver, Outcome, Protocol, Sleep
+from agent_saga.engine.requests import StepEnded
+from agent_saga.engine.settle import settle_unknown
+from agent_saga.errors import OutcomeUnknown, RefusedError, StepTimeout, WALError
+
+if TYPE_CHECKING:
+    from agent_saga.engine.forms import Form
+    from agent_saga.engine.step import Step
+
+log = logging.getLogger("agent_saga.engine")
+
+
+def step_protocol(step: Step, *, fresh: bool) -> Protocol[Outcome]:
+    """Carry out one call.
+
+    Args:
+        step: the step that `Saga.admit` returned.
+        fresh: it was new; otherwise it is an earlier step of the same key or the same arguments.
+    """
+    saga = step.scope.saga
+    if not fresh:
+        outcome = yield from _again(step)
+        if outcome is not None:
+            return outcome
+    try:
+        outcome = yield from _first_time(step)
+    finally:
+        saga.left(step)
+    return outcome
+
+
+# --- an earlier step is meant ----------------------------------------------------------------------
+
+
+def _again(step: Step) -> Protocol[Outcome | None]:
+    """Answer for an earlier step; None when it runs now."""
+    saga = step.scope.saga
+    while not saga.rejoin(step):
+        cut = yield StepEnded(step, saga.engine.timing.settle_after)
+        if isinstance(cut, BaseException):
+            return Outcome(error=cut)
+        if step.running:
+            return Outcome(error=_unknown(step))
+    outcome: Outcome | None = None
+    runs = False
+    try:
+        outcome = yield from _settled_earlier(step)
+        runs = outcome is None
+    finally:
+        if not runs:
+            saga.left(step)
+    return outcome
+
+
+def _settled_earlier(step: Step) -> Protocol[Outcome | None]:
+    if step.state is StepState.UNKNOWN:
+        yield from settle_unknown(step, patient=False)
+    if step.state in (StepState.COMMITTED, StepState.KEPT):
+        return Outcome(step.result)
+    if step.state is StepState.NOT_APPLIED:
+        if step.spent:
+            step.new_generation()
+        return None
+    if step.state is StepState.COMPENSATED:
+        step.new_generation()
+        return None
+    if step.state is StepState.NEW:
+        return None
+    if step.state is StepState.UNKNOWN and repeats_safely(step):
+        return None
+    return Outcome(error=_unknown(step))
+
+
+def _unknown(step: Step) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"An equal call of {step.tool.name} ended without a known outcome; "
+        "running it again could do it twice, so it was not run.",
+        fix="Look at the world before going on; a prober (`@tool.probe`) or `idempotent=True` lets "
+        "agent-saga settle it by itself, `repeatable=True` declares equal calls to be different ones.",
+    )
+
+
+def repeats_safely(step: Step) -> bool:
+    """Say whether the call may be repeated with the same key although its ending is unknown."""
+    tool = step.tool
+    if not tool.idempotent or step.running:
+        return False
+    if tool.window is None:
+        return True
+    return step.scope.saga.engine.clock.monotonic() - step.ended_at < tool.window
+
+
+# --- the step ----------------------------------------------------------------------------------------
+
+
+def _first_time(step: Step) -> Protocol[Outcome]:
+    cut = yield from judged(step)
+    if cut is None and step.tool.prepare is not None:
+        cut = yield from _prepared(step, step.tool.prepare)
+    if cut is None and not step.tool.reversible:
+        cut = yield from _announced(step)
+    if cut is not None:
+        return Outcome(error=cut)
+    return (yield from _attempts(step))
+
+
+def _prepared(step: Step, form: Form) -> Protocol[BaseException | None]:
+    args, kwargs = called(form, {"args": step.arguments, "idempotency_key": step.idempotency_key()})
+    ending = yield Call(
+        form.fn,
+        args,
+        kwargs,
+        is_async=form.is_async,
+        timeout=step.tool.timeout,
+        loop_free=step.tool.loop_free,
+        what=f"prepare of {step.tool.name}",
+    )
+    if ending.error is None:
+        step.prepared = ending.value
+        return None
+    return ending.error
+
+
+def _announced(step: Step) -> Protocol[BaseException | None]:
+    """Write the intent, wait until it is durable, check the fence."""
+    saga = step.scope.saga
+    tool = step.tool
+    again = step.state is StepState.UNKNOWN
+    step.order = None
+    step.intent_order = saga.order()
+    if tool.provisional is not None:
+        step.provisional = tool.provisional.derive(step.sources())
+    if again:
+        seq = journal.attempt(step, 0, "repeated with the same idempotency key", step.error)
+    else:
+        seq = journal.intent(step)
+    cut = yield Durable(seq)
+    if cut is None:
+        cut = fence_cut(step)
+    if cut is None:
+        return None
+    return _not_started(step, cut, again=again)
+
+
+def fence_cut(step: Step) -> BaseException | None:
+    """Return what forbids the call now that it is announced: a fence, a fork, an unwinding."""
+    saga = step.scope.saga
+    try:
+        saga.check_open(step.scope)
+        saga.engine.wal.check_fence(saga.id, saga.epoch)
+    except RefusedError as refusal:
+        return refusal
+    return None
+
+
+def _not_started(step: Step, cut: BaseException, *, again: bool) -> BaseException:
+    try:
+        if again:
+            journal.unknown(step, "not repeated")
+        else:
+            journal.not_applied(step, "engine", "the call was not started", final=True)
+    except WALError:
+        log.warning("that %s was not started could not be recorded", step.tool.name)
+    return cut
+
+
+def _call(step: Step, form: Form, purpose: str) -> Call:
+    kwargs = step.kwargs
+    if form.takes_key and "idempotency_key" not in kwargs:
+        kwargs = {**kwargs, "idempotency_key": step.idempotency_key(purpose)}
+    tool = step.tool
+    return Call(
+        form.fn,
+        step.args,
+        kwargs,
+        is_async=form.is_async,
+        timeout=tool.timeout or step.scope.saga.engine.timing.step_timeout,
+        late=lambda ending: late.arrived(step, form, ending),
+        loop_free=tool.loop_free,
+        what=tool.name,
+    )
+
+
+def _attempts(step: Step) -> Protocol[Outcome]:
+    tool = step.tool
+    number = 1
+    harmless = True
+    while True:
+        call = _call(step, tool.form, identity.FORWARD)
+        ending = yield call
+        kind = kind_of(tool, tool.fn, ending, call.args, call.kwargs)
+        if kind is Kind.APPLIED:
+            return (yield from _committed(step, ending.value))
+        harmless = harmless and kind is Kind.NOT_APPLIED
+        _note(step, ending)
+        error = ending.error
+        policy = tool.retry
+        if policy is None or number > policy.max_retries:
+            break
+        if not may_retry(policy, error, kind, repeats_safely=repeats_safely(step)):
+            break
+        cut = yield from _between(step, number, kind, error, policy.delay(number))
+        if cut is not None:
+            return (yield from _ended(step, cut, Kind.NOT_APPLIED if harmless else Kind.UNKNOWN))
+        number += 1
+    if tool.fallback is not None and harmless and isinstance(error, Exception):
+        return (yield from _fallback(step, tool.fallback, error))
+    return (yield from _ended(step, error, Kind.NOT_APPLIED if harmless else Kind.UNKNOWN))
+
+
+def _note(step: Step, ending: Ending) -> None:
+    step.error = ending.error
+    step.running = ending.running
+    step.answered = answered(ending.error, step.tool.no_answer_on, running=ending.running)
+    step.ended_at = step.scope.saga.engine.clock.monotonic()
+
+
+def _between(
+    step: Step, number: int, kind: Kind, error: BaseException, delay: float
+) -> Protocol[BaseException | None]:
+    """Record an attempt, pause, and judge everything again."""
+    if not step.tool.reversible:
+        seq = journal.attempt(step, number, kind.value, error)
+        yield HandedOver(seq)
+    cut = yield Sleep(delay)
+    if cut is not None:
+        return cut
+    return fence_cut(step) or judged_again(step)
+
+
+def _fallback(step: Step, form: Form, error: BaseException) -> Protocol[Outcome]:
+    cut = fence_cut(step)
+    if cut is not None:
+        return (yield from _ended(step, cut, Kind.NOT_APPLIED))
+    step.via = identity.FALLBACK
+    call = _call(step, form, identity.FALLBACK)
+    ending = yield call
+    kind = kind_of(step.tool, form.fn, ending, call.args, call.kwargs)
+    if kind is Kind.APPLIED:
+        return (yield from _committed(step, ending.value))
+    _note(step, ending)
+    return (yield from _ended(step, ending.error, kind))
+
+
+# --- outcomes ----------------------------------------------------------------------------------------
+
+
+def _committed(step: Step, value: Any) -> Protocol[Outcome]:
+    saga = step.scope.saga
+    applied(step, value)
+    try:
+        seq, problem = journal.committed(step)
+    except WALError as error:
+        return Outcome(error=error)
+    raised = record_inverse_problem(step, problem)
+    cut = yield HandedOver(seq, sync=not step.tool.reversible)
+    if cut is None and step.tool.durable and not step.tool.reversible:
+        cut = yield Durable(seq)
+    saga.counts["committed"] += 1
+    if cut is not None or raised is not None:
+        return Outcome(error=cut or raised)
+    return Outcome(value)
+
+
+def _ended(step: Step, error: BaseException, kind: Kind) -> Protocol[Outcome]:
+    """Record an ending that was no success, and give its error to the caller."""
+    saga = step.scope.saga
+    try:
+        if kind is Kind.NOT_APPLIED:
+            step.running = False
+            step.spent = False
+            seq = journal.not_applied(step, "tool", evidence(step.error), final=True)
+        else:
+            seq = journal.unknown(step, _ending_name(step))
+            saga.engine.metrics.count("steps_unknown")
+    except WALError as trouble:
+        log.error("the ending of %s could not be recorded: %s", step.tool.name, trouble)
+        return Outcome(error=error)
+    cut = yield HandedOver(seq, sync=not step.tool.reversible)
+    return Outcome(error=error if cut is None else cut)
+
+
+def _ending_name(step: Step) -> str:
+    if isinstance(step.error, StepTimeout):
+        return "timeout"
+    if step.answered:
+        return "exception"
+    return "no answer"
+

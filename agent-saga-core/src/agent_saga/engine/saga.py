@@ -1,0 +1,370 @@
+"""One saga in memory: its scopes, its steps, and who may still act on it.
+
+Rules of this part:
+
+- A saga is a tree of scopes: the root boundary, and savepoints inside it. Steps belong to a scope.
+- A step is registered before the fence is read, and a scope is fenced before its steps are read: so
+  either the unwinder sees the step, or the step sees the fence.
+- Nothing here is bound to an event loop or a thread; one lock protects the lists.
+- REVERSIBLE steps that ended well and have no inverse are forgotten: nothing will ask for them.
+- SAGA_BEGIN is written with the first record: a boundary without steps leaves no trace.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from agent_saga.domain import identity
+from agent_saga.domain.lifecycle import SagaState, ScopeState, StepState, saga_after, scope_after
+from agent_saga.domain.report import RollbackReport
+from agent_saga.engine.step import Step
+from agent_saga.errors import ReplayConflict, SagaClosed, SagaForked, SagaUnwinding
+from agent_saga.wal.encoding import mac
+from agent_saga.wal.os_port import fork_generation
+
+if TYPE_CHECKING:
+    from agent_saga.engine.ports import Engine
+    from agent_saga.engine.tool import Tool
+
+_GIVEN_PATH = ("",)
+
+
+class Scope:
+    """The extent of one boundary: the root of a saga, or a savepoint in it.
+
+    Attributes:
+        saga, parent, path: where it is; the path of the root is empty.
+        open: a new step may start in it.
+        fenced: it is being undone.
+        is_async: its boundary was entered with `async with`.
+    """
+
+    __slots__ = (
+        "calls",
+        "children",
+        "fenced",
+        "is_async",
+        "name",
+        "open",
+        "ordinals",
+        "parent",
+        "path",
+        "report",
+        "saga",
+        "state",
+        "unawaited",
+    )
+
+    def __init__(
+        self, saga: Saga, parent: Scope | None, name: str, path: tuple[str, ...], *, is_async: bool
+    ) -> None:
+        self.saga = saga
+        self.parent = parent
+        self.name = name
+        self.path = path
+        self.is_async = is_async
+        self.open = True
+        self.fenced = False
+        self.state = ScopeState.NEW
+        self.children: list[Scope] = []
+        self.calls: Counter[str] = Counter()
+        self.ordinals: Counter[str] = Counter()
+        self.unawaited: dict[int, Any] = {}
+        self.report: RollbackReport | None = None
+
+    def within(self, scope: Scope) -> bool:
+        """Say whether this scope is the given one or lies inside it."""
+        return self.path[: len(scope.path)] == scope.path
+
+    def subtree(self) -> list[Scope]:
+        """Return this scope and every scope inside it."""
+        return [self, *[s for child in self.children for s in child.subtree()]]
+
+    def fence(self) -> None:
+        """Let no further step of this scope start: it is being undone."""
+        for scope in self.subtree():
+            scope.fenced = True
+            scope.open = False
+
+    def shut(self) -> None:
+        """Let no further step of this scope start: it ended."""
+        for scope in self.subtree():
+            scope.open = False
+
+    def move(self, event: str) -> None:
+        """Change the state as the lifecycle table says."""
+        self.state = scope_after(self.state, event)
+
+
+class Saga:
+    """One saga.
+
+    Args:
+        engine: the parts that it runs on.
+        name: how people call it.
+        labels: plain data that is recorded with it.
+        is_async: its boundary was entered with `async with`.
+    """
+
+    __slots__ = (
+        "abort_reason",
+        "begun",
+        "counts",
+        "engine",
+        "epoch",
+        "fork",
+        "id",
+        "in_flight",
+        "keyed",
+        "kit",
+        "labels",
+        "lock",
+        "name",
+        "order",
+        "report",
+        "root",
+        "salt",
+        "state",
+        "steps",
+        "unsettled",
+    )
+
+    def __init__(
+        self,
+        engine: Engine,
+        name: str = "",
+        labels: Mapping[str, Any] | None = None,
+        *,
+        is_async: bool,
+    ) -> None:
+        self.engine = engine
+        self.id = identity.new_saga_id()
+        self.name = name
+        self.labels = dict(labels or {})
+        self.epoch = 1
+        self.salt = os.urandom(16)
+        self.fork = fork_generation()
+        self.lock = threading.Lock()
+        self.state = SagaState.NEW
+        self.begun = False
+        self.root = Scope(self, None, name, (), is_async=is_async)
+        self.steps: dict[str, Step] = {}
+        self.keyed: dict[identity.StepKey, Step] = {}
+        self.unsettled: dict[str, Step] = {}
+        self.in_flight: dict[int, Step] = {}
+        self.order = itertools.count(1).__next__
+        self.counts: Counter[str] = Counter()
+        self.report: RollbackReport | None = None
+        self.abort_reason: str | None = None
+        self.kit: object = None
+
+    def move(self, event: str) -> None:
+        """Change the state as the lifecycle table says."""
+        self.state = saga_after(self.state, event)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the boundary has ended, one way or another."""
+        return self.report is not None
+
+    def new_report(self) -> RollbackReport:
+        """Return an empty report of this saga."""
+        return RollbackReport(self.id, self.name, self.engine.wal.address)
+
+    # --- scopes ----------------------------------------------------------------------------------
+
+    def open_savepoint(self, parent: Scope, name: str, *, is_async: bool) -> Scope:
+        """Return a new savepoint inside a scope.
+
+        Raises:
+            SagaClosed, SagaUnwinding, SagaForked: the scope takes nothing more.
+        """
+        self.check_open(parent)
+        with self.lock:
+            label = name or "savepoint"
+            parent.ordinals[label] += 1
+            path = (*parent.path, f"{label}#{parent.ordinals[label]}")
+            scope = Scope(self, parent, name, path, is_async=is_async)
+            parent.children.append(scope)
+        return scope
+
+    def check_open(self, scope: Scope) -> None:
+        """Refuse when nothing more may start in this scope.
+
+        Raises:
+            SagaForked: this is a forked child of the saga's process.
+            SagaUnwinding: the scope is being undone.
+            SagaClosed: the scope has ended.
+        """
+        if self.fork != fork_generation():
+            raise SagaForked(
+                f"Saga {self.id} belongs to the parent process.",
+                fix="Open a boundary of its own in the child process.",
+            )
+        if scope.open:
+            return
+        if scope.fenced:
+            raise SagaUnwinding(
+                f"Saga {self.id} is being undone; no further step of it may start.",
+                rule="unwinding",
+                reason="the boundary failed",
+            )
+        raise SagaClosed(
+            f"The boundary of saga {self.id} has ended; no further step of it may start.",
+            rule="closed",
+            reason="the call came after the end of its boundary",
+            fix="Await every call inside the boundary, or open a new one.",
+        )
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def admit(
+        self,
+        scope: Scope,
+        tool: Tool,
+        arguments: Mapping[str, Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        key: str | None,
+        *,
+        named: bool = True,
+    ) -> tuple[Step, bool]:
+        """Return the step that a call is, and whether it is a new one.
+
+        An earlier one is meant by the same key, or by arguments equal to those of an unsettled step.
+
+        Raises:
+            ReplayConflict: the key was used with other arguments.
+            SagaClosed, SagaUnwinding, SagaForked: the scope takes nothing more.
+        """
+        digest = mac(self.salt, arguments)
+        with self.lock:
+            step = self._earlier(scope, tool, digest, key)
+            fresh = step is None
+            if step is None:
+                step = self._new(scope, tool, arguments, args, kwargs, digest, key)
+                step.named = named
+        try:
+            self.check_open(scope)
+        except BaseException:
+            if fresh:
+                self.forget(step)
+            raise
+        return step, fresh
+
+    def _earlier(self, scope: Scope, tool: Tool, digest: bytes, key: str | None) -> Step | None:
+        if key is not None:
+            step = self.keyed.get(identity.given_key(_GIVEN_PATH, tool.name, key))
+            if step is not None and step.mac != digest:
+                raise ReplayConflict(
+                    f"The key {key!r} of {tool.name} was used before with other arguments.",
+                    fix="Use another key for another effect.",
+                )
+            return step
+        if not self.unsettled or tool.repeatable:
+            return None
+        for step in self.unsettled.values():
+            if step.mac == digest and step.tool.name == tool.name and not step.in_flight:
+                return step
+        return None
+
+    def _new(
+        self,
+        scope: Scope,
+        tool: Tool,
+        arguments: Mapping[str, Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        digest: bytes,
+        key: str | None,
+    ) -> Step:
+        if key is None:
+            scope.calls[tool.name] = ordinal = scope.calls[tool.name] + 1
+            step_key = identity.derived_key(scope.path, tool.name, ordinal)
+        else:
+            step_key = identity.given_key(_GIVEN_PATH, tool.name, key)
+        step = Step(scope, tool, step_key, arguments, args, kwargs, digest, keyed=key is not None)
+        step.intent_order = self.order()
+        self.steps[step.id] = step
+        self.in_flight[id(step)] = step
+        if key is not None:
+            self.keyed[step_key] = step
+        return step
+
+    def rejoin(self, step: Step) -> bool:
+        """Put an earlier step in flight again; False when somebody else just did."""
+        with self.lock:
+            if step.in_flight:
+                return False
+            step.in_flight = True
+            self.in_flight[id(step)] = step
+            return True
+
+    def left(self, step: Step) -> None:
+        """Note that a step's protocol ended; it stays in flight while its call still runs."""
+        with self.lock:
+            if step.running:
+                self._keep_unsettled(step)
+                return
+            step.in_flight = False
+            self.in_flight.pop(id(step), None)
+            self._keep_unsettled(step)
+            if self._forgettable(step):
+                self.steps.pop(step.id, None)
+        if step.waiters:
+            step.settled()
+
+    def _keep_unsettled(self, step: Step) -> None:
+        if step.state is StepState.UNKNOWN and not step.tool.reversible:
+            self.unsettled[step.id] = step
+        elif self.unsettled:
+            self.unsettled.pop(step.id, None)
+
+    def _forgettable(self, step: Step) -> bool:
+        if step.keyed or step.state is StepState.NEW:
+            return step.state is StepState.NEW and not step.keyed
+        return step.tool.reversible and step.compensation is None
+
+    def forget(self, step: Step) -> None:
+        """Drop a step that never came to a record."""
+        with self.lock:
+            if step.state is StepState.NEW:
+                self.steps.pop(step.id, None)
+                self.keyed.pop(step.key, None)
+        self.left(step)
+
+    def call_when_settled(self, step: Step, wake: Callable[[], None]) -> bool:
+        """Have a function called when the step is no longer in flight; False when it is not now."""
+        with self.lock:
+            if not step.in_flight:
+                return False
+            if step.waiters is None:
+                step.waiters = []
+            step.waiters.append(wake)
+            return True
+
+    def steps_of(self, scope: Scope) -> list[Step]:
+        """Return the steps of a scope and of every scope inside it, oldest admission first."""
+        with self.lock:
+            return [step for step in self.steps.values() if step.scope.within(scope)]
+
+    def in_flight_of(self, scope: Scope) -> list[Step]:
+        """Return the steps of a scope that are in flight."""
+        with self.lock:
+            return [step for step in self.in_flight.values() if step.scope.within(scope)]
+
+
+def undo_order(steps: Sequence[Step]) -> list[Step]:
+    """Return steps in the order in which they must be undone.
+
+    Those without an outcome come first, latest intent first; then latest outcome first. This reverses
+    happens-before for parallel steps too.
+    """
+    unknown = sorted([s for s in steps if s.order is None], key=lambda s: -s.intent_order)
+    ended = sorted([s for s in steps if s.order is not None], key=lambda s: -(s.order or 0))
+    return [*unknown, *ended]

@@ -1,0 +1,121 @@
+"""Unknown endings: asking a prober, and when its "no" may be believed.
+
+Rules of this part:
+
+- `Applied` settles at once. `NotApplied` settles only when it is final: the call returned an answer of
+  the provider, or the prober says `final=True`, or it was asked after `settle_after` had passed since
+  the call ended. Everything else leaves the step UNKNOWN.
+- A call that is still running can be neither settled nor compensated.
+- A prober that raises, hangs or answers nonsense cannot tell.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from agent_saga.domain.outcomes import Applied, CannotTell, ProbeAnswer, read_probe
+from agent_saga.engine import journal
+from agent_saga.engine.derive import called
+from agent_saga.engine.outcome import applied, record_inverse_problem
+from agent_saga.engine.requests import Call, HandedOver, Protocol, Sleep
+from agent_saga.errors import NotApplied
+
+if TYPE_CHECKING:
+    from agent_saga.engine.forms import Form
+    from agent_saga.engine.step import Step
+
+log = logging.getLogger("agent_saga.engine")
+
+
+def settle_unknown(step: Step, *, patient: bool) -> Protocol[BaseException | None]:
+    """Try to find out whether an unknown call took effect; the step's state tells the answer.
+
+    Args:
+        step: an UNKNOWN step.
+        patient: wait `settle_after` out when the answer is a "no" that is not final.
+
+    Returns:
+        What cut the waiting short, or None.
+    """
+    prober = step.tool.prober
+    if step.running or prober is None:
+        return None
+    answer = yield from _asked(step, prober)
+    if patient and isinstance(answer, NotApplied) and not _final(step, answer):
+        cut = yield from wait_until_quiet(step)
+        if cut is not None:
+            return cut
+        answer = yield from _asked(step, prober)
+    yield from _believe(step, answer)
+    return None
+
+
+def quiet(step: Step) -> bool:
+    """Say whether nothing of this call can arrive late any more."""
+    if step.running:
+        return False
+    return step.answered or _remaining(step) <= 0
+
+
+def _remaining(step: Step) -> float:
+    engine = step.scope.saga.engine
+    bound = step.tool.settle_after
+    if bound is None:
+        bound = engine.timing.settle_after
+    return bound - (engine.clock.monotonic() - step.ended_at)
+
+
+def wait_until_quiet(step: Step) -> Protocol[BaseException | None]:
+    """Wait until nothing of this call can arrive late; return what cut the wait short."""
+    if quiet(step):
+        return None
+    log.warning(
+        "%s gave no answer; waiting %.0f s until it can no longer arrive (saga %s)",
+        step.tool.name,
+        _remaining(step),
+        step.scope.saga.id,
+    )
+    while not quiet(step):
+        cut = yield Sleep(max(_remaining(step), 0.001))
+        if cut is not None:
+            return cut
+    return None
+
+
+def _final(step: Step, answer: NotApplied) -> bool:
+    return answer.final or quiet(step)
+
+
+def _asked(step: Step, prober: Form) -> Protocol[ProbeAnswer]:
+    args, kwargs = called(prober, step.sources())
+    ending = yield Call(
+        prober.fn,
+        args,
+        kwargs,
+        is_async=prober.is_async,
+        timeout=step.scope.saga.engine.timing.undo_timeout,
+        loop_free=True,
+        what=f"the prober of {step.tool.name}",
+    )
+    if ending.error is None:
+        return read_probe(ending.value)
+    if isinstance(ending.error, NotApplied):
+        return ending.error
+    log.warning("the prober of %s failed: %r", step.tool.name, ending.error)
+    return CannotTell(f"the prober raised {type(ending.error).__name__}")
+
+
+def _believe(step: Step, answer: ProbeAnswer) -> Protocol[None]:
+    if isinstance(answer, Applied):
+        step.via = "prober"
+        applied(step, answer.result)
+        seq, problem = journal.committed(step)
+        record_inverse_problem(step, problem)
+        yield HandedOver(seq)
+    elif isinstance(answer, NotApplied) and _final(step, answer):
+        step.spent = answer.final
+        seq = journal.not_applied(step, "prober", answer.reason, final=True)
+        yield HandedOver(seq)
+
+

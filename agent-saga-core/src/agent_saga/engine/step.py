@@ -1,0 +1,158 @@
+"""One tool call inside a saga, as the engine knows it while it lives.
+
+Rules of this part:
+
+- Every change of state goes through the lifecycle table (`move`).
+- A step is *in flight* from its admission until its protocol ended and, if its call was given up while
+  it ran in a thread, until that call really ended.
+- `answered` says that nothing of the call can arrive late: the tool returned or raised an answer of
+  the provider. `ended_at` is the moment from which `settle_after` counts otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from agent_saga.domain import identity
+from agent_saga.domain.compensation import Compensation
+from agent_saga.domain.lifecycle import StepState, step_after
+from agent_saga.domain.report import StepLine
+
+if TYPE_CHECKING:
+    from agent_saga.engine.saga import Scope
+    from agent_saga.engine.tool import Tool
+
+
+class Step:
+    """One tool call.
+
+    Attributes:
+        scope, tool, key, id, generation: which call it is.
+        arguments: by name, as recorded and judged; args, kwargs: as they are passed on.
+        mac: the arguments' MAC, which finds a blind retry.
+        state, order, intent_order: where it stands, and its places in the undo order.
+        result, prepared, compensation, provisional: what its inverse is made of.
+        missing: why there is no inverse, in words.
+        error, answered, ended_at: how its call ended.
+        in_flight, running: see the rules of this part.
+        approved_by, approved_rules: who let the effect through, and under which rules.
+        named: the caller named the arguments.
+        keyed: its caller gave it a key, and may ask for its result again.
+        spent: the provider has used its idempotency key up; via: forward, fallback or prober.
+    """
+
+    __slots__ = (
+        "answered",
+        "approved_by",
+        "approved_rules",
+        "args",
+        "arguments",
+        "compensation",
+        "ended_at",
+        "error",
+        "generation",
+        "id",
+        "in_flight",
+        "intent_order",
+        "keyed",
+        "key",
+        "kwargs",
+        "mac",
+        "missing",
+        "named",
+        "order",
+        "prepared",
+        "provisional",
+        "result",
+        "running",
+        "scope",
+        "spent",
+        "state",
+        "tool",
+        "via",
+        "waiters",
+    )
+
+    def __init__(
+        self,
+        scope: Scope,
+        tool: Tool,
+        key: identity.StepKey,
+        arguments: Mapping[str, Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        mac: bytes,
+        *,
+        keyed: bool,
+    ) -> None:
+        self.scope = scope
+        self.tool = tool
+        self.key = key
+        self.keyed = keyed
+        self.id = identity.step_id(scope.saga.id, key)
+        self.generation = 0
+        self.arguments = arguments
+        self.args = args
+        self.kwargs = kwargs
+        self.mac = mac
+        self.state = StepState.NEW
+        self.order: int | None = None
+        self.intent_order = 0
+        self.result: Any = None
+        self.prepared: Any = None
+        self.compensation: Compensation | None = None
+        self.provisional: Compensation | None = None
+        self.missing = ""
+        self.error: BaseException | None = None
+        self.answered = False
+        self.ended_at = 0.0
+        self.in_flight = True
+        self.running = False
+        self.approved_by = ""
+        self.approved_rules: frozenset[str] = frozenset()
+        self.named = True
+        self.spent = False
+        self.via = identity.FORWARD
+        self.waiters: list[Callable[[], None]] | None = None
+
+    def move(self, event: str) -> None:
+        """Change the state as the lifecycle table says.
+
+        Raises:
+            IllegalTransition: the table does not list this change.
+        """
+        self.state = step_after(self.state, event)
+
+    def idempotency_key(self, purpose: str = identity.FORWARD) -> str:
+        """Return the key that is the same for every attempt at this purpose of this step."""
+        return identity.idempotency_key(self.scope.saga.id, self.id, self.generation, purpose)
+
+    def sources(self) -> dict[str, Any]:
+        """Return what helpers of this step may ask for by name."""
+        return {
+            "result": self.result,
+            "args": self.arguments,
+            "prepared": self.prepared,
+            "idempotency_key": self.idempotency_key(),
+        }
+
+    def line(self, detail: str = "", error: BaseException | None = None) -> StepLine:
+        """Return this step as one line of a report."""
+        label = self.compensation.label if self.compensation is not None else ""
+        shown = f"{type(error).__name__}: {error}" if error is not None else ""
+        return StepLine(self.id, self.tool.name, detail, label, shown[:300])
+
+    def new_generation(self) -> None:
+        """Start over with a new idempotency key: after an undo, or when the key was spent."""
+        self.generation += 1
+        self.spent = False
+
+    def settled(self) -> None:
+        """Wake everybody who waits for this step to be no longer in flight."""
+        waiters, self.waiters = self.waiters, None
+        for wake in waiters or ():
+            wake()
+
+    def __repr__(self) -> str:
+        return f"<Step {self.tool.name} {self.id[:8]} {self.state.value}>"

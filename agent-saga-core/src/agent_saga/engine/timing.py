@@ -1,0 +1,35 @@
+"""The bounds of the engine's waits, and what it does at them."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+DEFAULT_UNDO_TIMEOUT: Final = 60.0
+
+
+class Timing(NamedTuple):
+    """Bounds and waits.
+
+    Attributes:
+        settle: seconds that unwinding and leaving wait for steps in flight.
+        step_timeout: seconds for one attempt of a tool that names none; None is no bound.
+        undo_timeout: seconds for one attempt of an inverse.
+        undo_attempts: how often an inverse is tried at most.
+        undo_delay: seconds before an inverse's second attempt, doubling.
+        settle_after: seconds after which a call without an answer can no longer arrive.
+        wait_to_settle: unwinding waits `settle_after` out; otherwise the saga is left to recovery.
+        after_stuck: "halt" leaves the rest unresolved when an inverse fails for good; "continue" goes on.
+        cancel_grace: seconds that a cancelled call is given to end.
+        approval: seconds that a human has to answer, where the gate does not say.
+    """
+
+    settle: float = 30.0
+    step_timeout: float | None = None
+    undo_timeout: float = DEFAULT_UNDO_TIMEOUT
+    undo_attempts: int = 3
+    undo_delay: float = 0.2
+    settle_after: float = 60.0
+    wait_to_settle: bool = True
+    after_stuck: str = "halt"
+    cancel_grace: float = 5.0
+    approval: float = 300.0

@@ -1,0 +1,288 @@
+"""Undoing a boundary: fence, settle, resolve, undo in order, report.
+
+Rules of this part (design 5):
+
+1. Fence: from now on no step of this scope may start. 2. Settle: wait, bounded, for steps in flight.
+3. Resolve unknown endings: the prober, else a provisional inverse once nothing can arrive late, else
+   the step is orphaned. 4. Undo, in `undo_order`; each inverse by `run_inverse`.
+5. A step without an inverse is an orphan, never skipped silently. An inverse that fails for good makes
+   the saga STUCK; by default the rest is left UNRESOLVED. A call that is still running halts before its
+   step.
+6. The terminal record is durable, and the fence is checked once more, before a verdict is returned.
+
+A log that fails, or a fence, ends the unwinding at once: nothing more is run, everything left is listed
+UNRESOLVED, and the saga is released to recovery.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from agent_saga.domain.compensation import Compensation
+from agent_saga.domain.lifecycle import SagaState, StepState
+from agent_saga.domain.records import Ev
+from agent_saga.domain.report import RollbackReport, StepLine
+from agent_saga.engine import journal
+from agent_saga.engine.inverse import Undone, run_inverse
+from agent_saga.engine.outcome import unusable
+from agent_saga.engine.requests import Durable, Protocol, StepEnded
+from agent_saga.engine.saga import undo_order
+from agent_saga.engine.settle import settle_unknown, wait_until_quiet
+from agent_saga.errors import AgentSagaError, RefusedError, WALError
+
+if TYPE_CHECKING:
+    from agent_saga.engine.saga import Scope
+    from agent_saga.engine.step import Step
+
+log = logging.getLogger("agent_saga.engine")
+
+_TERMINAL = {
+    "ROLLED_BACK": Ev.SAGA_ROLLED_BACK,
+    "PARTIAL": Ev.SAGA_PARTIAL,
+    "STUCK": Ev.SAGA_STUCK,
+}
+_GONE = (StepState.NOT_APPLIED, StepState.COMPENSATED, StepState.NEW)
+
+
+def unwind(scope: Scope, cause: str) -> Protocol[RollbackReport]:
+    """Undo a boundary and report what stands.
+
+    Args:
+        scope: the root boundary or a savepoint.
+        cause: why, for the record.
+    """
+    scope.fence()
+    saga = scope.saga
+    report = saga.new_report()
+    if not saga.begun:
+        report.outcome = "ROLLED_BACK"
+        scope.report = report
+        return report
+    unwinding = Unwinding(scope, report)
+    try:
+        yield from unwinding.run(cause)
+    except (WALError, RefusedError) as trouble:
+        unwinding.give_up(trouble)
+    scope.report = report
+    return report
+
+
+class Unwinding:
+    """One run of undoing a scope; it fills the report as it goes."""
+
+    __slots__ = ("done", "halted", "report", "scope", "undone")
+
+    def __init__(self, scope: Scope, report: RollbackReport) -> None:
+        self.scope = scope
+        self.report = report
+        self.halted = ""
+        self.done: set[str] = set()
+        self.undone = 0
+
+    def run(self, cause: str) -> Protocol[None]:
+        """Carry the unwinding out to its terminal record."""
+        journal.unwinding(self.scope, cause)
+        cut = yield from self._settle()
+        if cut is not None:
+            self.give_up(cut)
+            return
+        for step in undo_order(self.scope.saga.steps_of(self.scope)):
+            cut = yield from self._visit(step)
+            if cut is not None:
+                self.give_up(cut)
+                return
+        yield from self._terminal()
+
+    def _settle(self) -> Protocol[BaseException | None]:
+        saga = self.scope.saga
+        deadline = saga.engine.clock.monotonic() + saga.engine.timing.settle
+        for step in saga.in_flight_of(self.scope):
+            left = deadline - saga.engine.clock.monotonic()
+            cut = yield StepEnded(step, max(left, 0.0))
+            if cut is not None:
+                return cut
+        return None
+
+    def _visit(self, step: Step) -> Protocol[BaseException | None]:
+        """Undo one step, or say why not; return what cuts the whole unwinding short."""
+        if step.state is StepState.INTENT and not step.in_flight:
+            journal.unknown(step, "its protocol was interrupted")
+        if step.state in _GONE:
+            self._gone(step)
+        elif step.tool.reversible:
+            return (yield from self._reversible(step))
+        elif step.state is StepState.ORPHANED:
+            self._list(self.report.orphaned, step, step.missing)
+        elif self.halted:
+            self._unresolved(step, self.halted)
+        elif step.in_flight:
+            self._halt(step, "its call is still running")
+        else:
+            return (yield from self._undo(step))
+        return None
+
+    def _gone(self, step: Step) -> None:
+        if step.state is StepState.NOT_APPLIED:
+            self._list(self.report.not_applied, step, "")
+        elif step.state is StepState.COMPENSATED:
+            self._list(self.report.compensated, step, "undone before")
+
+    def _undo(self, step: Step) -> Protocol[BaseException | None]:
+        if step.state is StepState.UNKNOWN:
+            cut = yield from self._resolve(step)
+            if cut is not None or step.state is not StepState.COMMITTED:
+                return cut
+        if step.tool.irreversible:
+            self._keep(step)
+            return None
+        inverse = step.compensation
+        if inverse is None:
+            self._orphan(step, step.missing or "it has no inverse")
+            return None
+        if inverse.nothing:
+            self._list(self.report.left, step, inverse.nothing)
+            return None
+        if step.state is not StepState.COMMITTED and not self._may_go_again(step):
+            self._halt(step, f"its inverse ended before as {step.state.value}")
+            return None
+        return (yield from self._run(step, inverse))
+
+    def _may_go_again(self, step: Step) -> bool:
+        if step.state in (StepState.UNRESOLVED, StepState.COMPENSATION_NOT_APPLIED):
+            return True
+        inverse = step.compensation
+        if inverse is None or inverse.handler is None:
+            return False
+        handler = self.scope.saga.engine.handlers.compensators.find(inverse.handler)
+        return handler is not None and handler.idempotent and handler.window is None
+
+    def _resolve(self, step: Step) -> Protocol[BaseException | None]:
+        """Find out about an unknown ending, or decide what to do without knowing."""
+        timing = self.scope.saga.engine.timing
+        cut = yield from settle_unknown(step, patient=timing.wait_to_settle)
+        if cut is not None:
+            return cut
+        if step.state is StepState.NOT_APPLIED:
+            self._list(self.report.not_applied, step, "as its prober says")
+        elif step.state is StepState.UNKNOWN:
+            return (yield from self._without_knowing(step))
+        return None
+
+    def _without_knowing(self, step: Step) -> Protocol[BaseException | None]:
+        inverse = step.provisional
+        if inverse is None:
+            self._orphan(step, "it is unknown whether it took effect")
+            return None
+        missing = unusable(inverse, self.scope.saga.engine)
+        if missing:
+            self._orphan(step, missing)
+            return None
+        cut = yield from wait_until_quiet(step)
+        if cut is not None:
+            return cut
+        step.compensation = inverse
+        return (yield from self._run(step, inverse))
+
+    def _reversible(self, step: Step) -> Protocol[BaseException | None]:
+        inverse = step.compensation
+        if inverse is None or inverse.nothing or step.in_flight or self.halted:
+            self._list(self.report.left, step, "REVERSIBLE")
+            return None
+        undone, error = yield from run_inverse(step, inverse)
+        if undone is Undone.CUT:
+            return error
+        lines = self.report.compensated if undone is Undone.COMPENSATED else self.report.left
+        lines.append(step.line("" if undone is Undone.COMPENSATED else "left as it is", error))
+        self.done.add(step.id)
+        return None
+
+    def _run(self, step: Step, inverse: Compensation) -> Protocol[BaseException | None]:
+        undone, error = yield from run_inverse(step, inverse)
+        if undone is Undone.CUT:
+            return error
+        self.done.add(step.id)
+        if undone is Undone.COMPENSATED:
+            self.report.compensated.append(step.line())
+            return None
+        word = "failed" if undone is Undone.FAILED else "may or may not have succeeded"
+        self.report.failed.append(step.line(f"its inverse {word}", error))
+        if self.scope.saga.engine.timing.after_stuck == "halt":
+            self.halted = f"unwinding halted at {step.tool.name}"
+        return None
+
+    # --- what is said of a step ------------------------------------------------------------------
+
+    def _list(self, lines: list[StepLine], step: Step, detail: str) -> None:
+        lines.append(step.line(detail))
+        self.done.add(step.id)
+
+    def _keep(self, step: Step) -> None:
+        journal.step_event(step, Ev.STEP_KEPT, approved_by=step.approved_by)
+        self._list(self.report.kept, step, f"approved by {step.approved_by or 'nobody'}")
+
+    def _orphan(self, step: Step, reason: str) -> None:
+        journal.step_event(step, Ev.STEP_ORPHANED, reason=reason)
+        step.missing = reason
+        self._list(self.report.orphaned, step, reason)
+
+    def _halt(self, step: Step, reason: str) -> None:
+        self._unresolved(step, reason)
+        self.halted = f"unwinding halted at {step.tool.name}: {reason}"
+
+    def _unresolved(self, step: Step, reason: str) -> None:
+        if step.state is not StepState.UNRESOLVED:
+            journal.step_event(step, Ev.STEP_UNRESOLVED, reason=reason)
+        self._list(self.report.unresolved, step, reason)
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def _terminal(self) -> Protocol[None]:
+        saga = self.scope.saga
+        outcome = self.report.verdict()
+        if self.scope.parent is None:
+            lists = {n: [line.step for line in getattr(self.report, n)] for n in _LISTS}
+            seq = journal.saga_event(saga, _TERMINAL[outcome], **lists)
+        else:
+            seq = journal.scope_closed(self.scope, _SCOPE_RESULT[outcome])
+        cut = yield Durable(seq)
+        if cut is not None:
+            raise _as_trouble(cut)
+        saga.engine.wal.check_fence(saga.id, saga.epoch)
+        self.report.outcome = outcome
+
+    def give_up(self, trouble: BaseException) -> None:
+        """List everything that was not reached, and release the saga to recovery."""
+        saga = self.scope.saga
+        self.report.notes.append(f"undoing stopped: {trouble}")
+        for step in undo_order(saga.steps_of(self.scope)):
+            if step.id not in self.done and step.state not in _GONE and not step.tool.reversible:
+                self.report.unresolved.append(step.line("not reached"))
+        release(self.scope, f"{type(trouble).__name__}")
+        self.report.outcome = "RELEASED"
+        log.error("saga %s could not be undone here: %s", saga.id, trouble)
+
+
+_LISTS = ("compensated", "failed", "orphaned", "unresolved", "kept")
+_SCOPE_RESULT = {"ROLLED_BACK": "UNDONE", "PARTIAL": "PARTIAL", "STUCK": "STUCK"}
+
+
+def _as_trouble(cut: BaseException) -> AgentSagaError:
+    if isinstance(cut, (WALError, RefusedError)):
+        return cut
+    return WALError(f"waiting for the terminal record was cut short by {type(cut).__name__}")
+
+
+def release(scope: Scope, cause: str) -> None:
+    """Give a saga up to recovery: nothing in this process will act on it any more."""
+    saga = scope.saga
+    saga.root.fence()
+    if saga.state not in (SagaState.RUNNING, SagaState.UNWINDING):
+        return
+    try:
+        journal.saga_event(saga, Ev.SAGA_RELEASED, cause=cause)
+        saga.engine.wal.drain()
+        saga.engine.wal.start_sync()
+    except (WALError, AgentSagaError) as trouble:
+        log.error("that saga %s was released could not be recorded: %s", saga.id, trouble)
+

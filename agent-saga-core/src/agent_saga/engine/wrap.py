@@ -1,0 +1,335 @@
+"""A wrapped tool: the callable that users, agents and frameworks call.
+
+Rules of this part:
+
+- It follows asyncio: called on a thread whose event loop is running it returns an awaitable, elsewhere
+  the value. `call` and `acall` are the exact forms.
+- Outside a boundary it runs as the bare function, with one logged warning for each tool; an
+  IRREVERSIBLE tool is refused there. `outside=` changes that.
+- A boundary's kit wins: a tool that is bound to another kit is refused.
+- An asynchronous tool in a synchronous boundary is refused before anything happens, unless it is
+  declared `loop_free`.
+- A coroutine that nobody awaited is found when the boundary ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import itertools
+import logging
+import os
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from agent_saga.engine.boundary import current_scope
+from agent_saga.engine.derive import UndoDeriver
+from agent_saga.engine.drive_async import AsyncDriver
+from agent_saga.engine.drive_sync import SyncDriver
+from agent_saga.engine.protocol import step_protocol
+from agent_saga.engine.saga import Scope
+from agent_saga.engine.tool import Tool
+from agent_saga.errors import ConfigurationError, NoBoundary
+from agent_saga.observe.correlation import STEP_ID
+from agent_saga.plugins.importing import refuse_while_importing
+from agent_saga.plugins.registry import process_handlers
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+
+log = logging.getLogger("agent_saga.tools")
+_tokens = itertools.count(1).__next__
+_running_loop = asyncio._get_running_loop
+
+
+class SagaTool(Generic[P, R]):
+    """A tool inside agent-saga; call it like the function that it wraps.
+
+    Args:
+        tool: its declaration.
+        kit: the kit that it is bound to, or None.
+        outside: what it does outside a boundary when the tool itself does not say.
+    """
+
+    def __init__(
+        self, tool: Tool, *, kit: object = None, outside: Callable[[], str] = lambda: "warn"
+    ) -> None:
+        self.tool = tool
+        self.kit = kit
+        self._default_outside = outside
+        self._warned = False
+        functools.update_wrapper(self, tool.fn)
+        if tool.form.is_async:
+            _mark_async(self)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the tool: an awaitable where an event loop is running, the value elsewhere."""
+        return self._invoke(None, args, kwargs)  # type: ignore[no-any-return]
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Call the tool and return its value; blocks this thread."""
+        return self._invoke(None, args, kwargs, form="sync")
+
+    async def acall(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Call the tool and return its value; never blocks the event loop."""
+        answer = self._invoke(None, args, kwargs, form="async")
+        return await answer if inspect.isawaitable(answer) else answer
+
+    def keyed(self, key: str) -> Keyed:
+        """Name the step: the same key in the same saga is the same step.
+
+        Args:
+            key: any text that identifies this effect, for example "order-17".
+        """
+        if not isinstance(key, str) or not key:
+            raise ConfigurationError("A step's key is a text that is not empty.")
+        return Keyed(self, key)
+
+    # --- the short form --------------------------------------------------------------------------
+
+    def undo(
+        self,
+        fn: F | None = None,
+        *,
+        keep: Sequence[str] | None = None,
+        idempotent: bool = False,
+        null_safe: bool = False,
+        window: float | None = None,
+    ) -> Any:
+        """Register the decorated function as this tool's named inverse.
+
+        Args:
+            fn: asks for any of `result`, `args`, `prepared`, `idempotency_key` by parameter name.
+            keep: the fields of the result that are recorded for it.
+            idempotent: repeated with the same key, it takes effect once; so it may be retried.
+            null_safe: it does no harm when the effect never happened.
+            window: seconds for which `idempotent` holds.
+        """
+
+        def register(inverse: F) -> F:
+            if self.tool.inverse is not None:
+                raise ConfigurationError(f"{self.tool.name} has an inverse already.")
+            handler = process_handlers().compensators.add(
+                self._handler_name("undo"),
+                inverse,
+                idempotent=idempotent,
+                null_safe=null_safe,
+                window=window,
+            )
+            self.tool.set_inverse(UndoDeriver(handler, keep))
+            return inverse
+
+        return register if fn is None else register(fn)
+
+    def probe(self, fn: F) -> F:
+        """Register the decorated function as this tool's prober; asked when an answer was lost."""
+        name = self._handler_name("probe")
+        process_handlers().probers.add(name, fn)
+        self.tool.set_prober(name)
+        return fn
+
+    def observe(self, fn: F) -> F:
+        """Register the decorated function as this tool's reconciler: does the inverse hold?"""
+        name = self._handler_name("undo")
+        process_handlers().reconcilers.add(name, fn)
+        self.tool.set_reconciler(name)
+        return fn
+
+    def _handler_name(self, what: str) -> str:
+        return f"{module_of(self.tool.fn)}.{self.tool.name}.{what}"
+
+    # --- running ---------------------------------------------------------------------------------
+
+    def _invoke(
+        self,
+        key: str | None,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        *,
+        form: str = "",
+        owner: Sequence[Any] = (),
+    ) -> Any:
+        scope = current_scope.get()
+        if scope is None:
+            return self._outside(owner, args, kwargs)
+        if self.kit is not None and scope.saga.kit is not None and scope.saga.kit is not self.kit:
+            raise ConfigurationError(
+                f"{self.tool.name} is bound to another kit than the boundary that it is called in.",
+                fix="Wrap the tool with the boundary's kit.",
+            )
+        arguments = self.tool.form.named(args, kwargs, skip=len(owner))
+        call = Invocation(scope, self.tool, arguments, (*owner, *args), kwargs, key)
+        if form == "async" or (not form and _running_loop() is not None):
+            return call.start()
+        return call.run()
+
+    def _outside(
+        self, owner: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        tool = self.tool
+        refuse_while_importing(f"calling {tool.name}")
+        policy = tool.outside or ("refuse" if tool.irreversible else self._default_outside())
+        if policy == "refuse":
+            raise NoBoundary(
+                f"{tool.name} was called outside any boundary; it did not run.",
+                rule="outside",
+                reason="nothing would undo it if the run fails",
+                fix="Call it inside `with kit.transaction():` (or `async with`); in a thread of your "
+                "own, hand the boundary over with `saga.bind(function)`.",
+            )
+        if policy == "warn" and not self._warned:
+            self._warned = True
+            log.warning(
+                "%s runs outside any boundary: it is not logged, not gated and not undone. "
+                "(Said once for each tool; outside='run' silences it, outside='refuse' forbids it.)",
+                tool.name,
+            )
+        if tool.form.takes_key and "idempotency_key" not in kwargs:
+            kwargs = {**kwargs, "idempotency_key": os.urandom(32).hex()}
+        return tool.fn(*owner, *args, **kwargs)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        """Bind the tool to an instance when it is defined as a method."""
+        return self if instance is None else Keyed(self, None, (instance,))
+
+    def __repr__(self) -> str:
+        return f"<SagaTool {self.tool.name} {self.tool.semantics.value}>"
+
+
+class Keyed:
+    """A tool with a step key, or bound to an instance; called like the tool."""
+
+    __slots__ = ("_key", "_owner", "_tool")
+
+    def __init__(self, tool: SagaTool[Any, Any], key: str | None, owner: Sequence[Any] = ()) -> None:
+        self._tool = tool
+        self._key = key
+        self._owner = owner
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the tool: an awaitable where an event loop is running, the value elsewhere."""
+        return self._tool._invoke(self._key, args, kwargs, owner=self._owner)
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the tool and return its value; blocks this thread."""
+        return self._tool._invoke(self._key, args, kwargs, form="sync", owner=self._owner)
+
+    async def acall(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the tool and return its value; never blocks the event loop."""
+        answer = self._tool._invoke(self._key, args, kwargs, form="async", owner=self._owner)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    def keyed(self, key: str) -> Keyed:
+        """Name the step; see `SagaTool.keyed`."""
+        return Keyed(self._tool, key, self._owner)
+
+
+class Invocation:
+    """One call in a boundary, to be started on a loop or run on this thread."""
+
+    __slots__ = ("args", "arguments", "key", "kwargs", "named", "scope", "tool")
+
+    def __init__(
+        self,
+        scope: Scope,
+        tool: Tool,
+        arguments: dict[str, Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        key: str | None,
+        *,
+        named: bool = True,
+    ) -> None:
+        self.scope = scope
+        self.tool = tool
+        self.arguments = arguments
+        self.args = args
+        self.kwargs = kwargs
+        self.key = key
+        self.named = named
+
+    def start(self) -> Coroutine[Any, Any, Any]:
+        """Return the coroutine of the call; the boundary notices if nobody awaits it."""
+        token = _tokens()
+        unawaited = self.scope.unawaited
+        coroutine = self._run_async(unawaited, token)
+        coroutine.__qualname__ = self.tool.name
+        unawaited[token] = coroutine
+        return coroutine
+
+    async def _run_async(self, unawaited: dict[int, Any], token: int) -> Any:
+        unawaited.pop(token, None)
+        saga = self.scope.saga
+        step, fresh = saga.admit(
+            self.scope,
+            self.tool,
+            self.arguments,
+            self.args,
+            self.kwargs,
+            self.key,
+            named=self.named,
+        )
+        before = STEP_ID.set(step.id)
+        driver = AsyncDriver(saga.engine)
+        try:
+            outcome = await driver.drive(step_protocol(step, fresh=fresh))
+        finally:
+            STEP_ID.reset(before)
+        if outcome.error is not None:
+            raise outcome.error
+        if driver.cut is not None:
+            raise driver.cut
+        return outcome.value
+
+    def run(self) -> Any:
+        """Make the call on this thread and return its value."""
+        tool = self.tool
+        if tool.form.is_async and not tool.loop_free:
+            raise ConfigurationError(
+                f"{tool.name} is asynchronous and was called where no event loop is running; "
+                "it was not run.",
+                fix="Use `async with` and `await`, or declare it loop_free=True if any event loop "
+                "will do.",
+            )
+        saga = self.scope.saga
+        step, fresh = saga.admit(
+            self.scope, tool, self.arguments, self.args, self.kwargs, self.key, named=self.named
+        )
+        before = STEP_ID.set(step.id)
+        driver = SyncDriver(saga.engine)
+        try:
+            outcome = driver.drive(step_protocol(step, fresh=fresh))
+        finally:
+            STEP_ID.reset(before)
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.value
+
+
+def module_of(fn: Callable[..., Any]) -> str:
+    """Return the module's importable name, also for the program that is run as a script."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    module = getattr(fn, "__module__", None) or type(fn).__module__
+    if module != "__main__":
+        return module
+    main = sys.modules.get("__main__")
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:
+        return str(spec.name).removesuffix(".__main__")
+    path = getattr(main, "__file__", None)
+    return os.path.splitext(os.path.basename(path))[0] if path else module
+
+
+def _mark_async(tool: SagaTool[Any, Any]) -> None:
+    """Let `iscoroutinefunction` see that calling the tool returns an awaitable."""
+    mark = getattr(inspect, "markcoroutinefunction", None)
+    if mark is not None:
+        mark(tool)
+        return
+    marker = getattr(asyncio.coroutines, "_is_coroutine", None)
+    if marker is not None:
+        tool._is_coroutine = marker  # type: ignore[attr-defined]

@@ -1,0 +1,391 @@
+"""Every error that agent-saga raises, in one tree.
+
+Rules of this part:
+
+- One root, `AgentSagaError`; the branches say who must act. `ConfigurationError`: the author of the
+  program. `RefusedError`: nobody, the system worked and the effect did not happen. `StepError`: the
+  caller of one tool. `SagaError`: the caller of the boundary. `WALError` and `StateError`: the operator.
+- Each class has a stable `code` (`SAGA-…`) that never changes its meaning, and may carry `fix`: the
+  next thing to do, as one sentence or command. `str(error)` is the whole message with code and fix.
+- `NotApplied` is both an answer of a prober and an exception that a tool may raise; either way it
+  says: this call had no effect.
+- What user code must not swallow leaves a boundary as it came (`CancelledError`, `KeyboardInterrupt`,
+  `SystemExit`), with the report in its notes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agent_saga.domain.report import RollbackReport
+
+__all__ = [
+    "AbortRequested",
+    "AgentSagaError",
+    "AgentSagaWarning",
+    "ApprovalDenied",
+    "ApprovalRequired",
+    "CommittedUnsettled",
+    "CompensationError",
+    "ConfigurationError",
+    "DuplicateName",
+    "IllegalTransition",
+    "LateAfterEnd",
+    "NoBoundary",
+    "NotApplied",
+    "NotRecordable",
+    "OutcomeUnknown",
+    "PluginError",
+    "RefusedError",
+    "ReplayConflict",
+    "SagaAborted",
+    "SagaClosed",
+    "SagaError",
+    "SagaFenced",
+    "SagaForked",
+    "SagaUnwinding",
+    "SecretLeak",
+    "StateError",
+    "StateUnavailable",
+    "StepError",
+    "StepTimeout",
+    "ToolNotAwaited",
+    "UndeclaredSemantics",
+    "UndeclaredTool",
+    "UnknownHandler",
+    "WALBackpressure",
+    "WALCorrupt",
+    "WALError",
+    "WALFormatError",
+    "WALFull",
+    "WALPathError",
+    "WALPoisoned",
+    "WALStalled",
+]
+
+
+class AgentSagaWarning(UserWarning):
+    """Something that agent-saga can live with and a person should know."""
+
+
+class AgentSagaError(Exception):
+    """The root of every error of agent-saga.
+
+    Args:
+        message: what happened and what stands, as sentences.
+        fix: the next thing to do: a sentence, a setting or a command.
+    """
+
+    code = "SAGA-000"
+
+    def __init__(self, message: str = "", *, fix: str = "") -> None:
+        self.message = message or (type(self).__doc__ or "").strip().partition("\n")[0]
+        self.fix = fix
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        text = f"{self.message} [{self.code}]"
+        return f"{text}\n  To do: {self.fix}" if self.fix else text
+
+
+# --- the author of the program -------------------------------------------------------------------
+
+
+class ConfigurationError(AgentSagaError):
+    """A tool, kit, gate or log is set up in a way that cannot work."""
+
+    code = "SAGA-100"
+
+
+class UndeclaredSemantics(ConfigurationError):
+    """A tool was wrapped without saying what its effect is."""
+
+    code = "SAGA-101"
+
+
+class UndeclaredTool(ConfigurationError):
+    """An agent has tools that nobody declared to agent-saga."""
+
+    code = "SAGA-102"
+
+
+class UnknownHandler(ConfigurationError):
+    """An inverse names a handler that is not registered in this process."""
+
+    code = "SAGA-103"
+
+
+class DuplicateName(ConfigurationError):
+    """Two parts of the program registered the same name."""
+
+    code = "SAGA-104"
+
+
+class PluginError(ConfigurationError):
+    """A plugin cannot be loaded, or misuses a hook."""
+
+    code = "SAGA-105"
+
+
+class SecretLeak(ConfigurationError):
+    """Something that looks like a secret was about to be written to the log."""
+
+    code = "SAGA-106"
+
+
+class NotRecordable(ConfigurationError):
+    """A value cannot be carried by the log exactly."""
+
+    code = "SAGA-107"
+
+
+class ToolNotAwaited(ConfigurationError):
+    """A tool call in an async boundary was created and never awaited, so it did not run."""
+
+    code = "SAGA-108"
+
+
+class IllegalTransition(AgentSagaError):
+    """A record would move a step or a saga in a way that its lifecycle forbids (a bug of ours)."""
+
+    code = "SAGA-190"
+
+
+# --- nobody: the system worked, and the effect did not happen ------------------------------------
+
+
+class RefusedError(AgentSagaError):
+    """A call was refused before its effect; the world is unchanged by it.
+
+    Args:
+        message: what was refused.
+        rule: the name of the rule, limit or switch that refused.
+        reason: why, in words that a model or a person can act on.
+        fix: what would change the verdict.
+    """
+
+    code = "SAGA-200"
+
+    def __init__(
+        self, message: str = "", *, rule: str = "", reason: str = "", fix: str = ""
+    ) -> None:
+        super().__init__(message, fix=fix)
+        self.rule = rule
+        self.reason = reason
+
+
+class ApprovalRequired(RefusedError):
+    """The call needs a human's approval, and nobody can be asked."""
+
+    code = "SAGA-201"
+
+
+class ApprovalDenied(RefusedError):
+    """A human was asked and did not approve the call."""
+
+    code = "SAGA-202"
+
+
+class NoBoundary(RefusedError):
+    """A tool that must not run unprotected was called outside any boundary."""
+
+    code = "SAGA-203"
+
+
+class SagaUnwinding(RefusedError):
+    """The saga is being undone, so no further step of it may start."""
+
+    code = "SAGA-204"
+
+
+class SagaClosed(RefusedError):
+    """The saga has ended, so no further step of it may start."""
+
+    code = "SAGA-205"
+
+
+class SagaFenced(RefusedError):
+    """Another process has taken this saga over; this one may not act on it any more."""
+
+    code = "SAGA-206"
+
+
+class SagaForked(RefusedError):
+    """A saga of the parent process was used in a forked child."""
+
+    code = "SAGA-207"
+
+
+# --- the caller of one tool ----------------------------------------------------------------------
+
+
+class StepError(AgentSagaError):
+    """One step did not end as its caller expects."""
+
+    code = "SAGA-300"
+
+
+class OutcomeUnknown(StepError):
+    """An equal earlier call may have taken effect; running it again could do it twice."""
+
+    code = "SAGA-301"
+
+
+class ReplayConflict(StepError):
+    """A step's key was used again with other arguments."""
+
+    code = "SAGA-302"
+
+
+class StepTimeout(StepError, TimeoutError):
+    """A tool did not answer within its time; whether it took effect is unknown."""
+
+    code = "SAGA-303"
+
+
+class NotApplied(StepError):
+    """The call had no effect: raised by a tool, or returned by a prober.
+
+    Args:
+        reason: what was observed.
+        final: True when nothing can arrive late either (for example the provider has spent the key).
+    """
+
+    code = "SAGA-304"
+
+    def __init__(self, reason: str = "", *, final: bool = False) -> None:
+        super().__init__(reason or "The call had no effect.")
+        self.reason = reason
+        self.final = final
+
+
+class LateAfterEnd(StepError):
+    """A call that had timed out ended after its saga had."""
+
+    code = "SAGA-305"
+
+
+class CompensationError(AgentSagaError):
+    """An inverse could not be derived or did not succeed."""
+
+    code = "SAGA-310"
+
+
+# --- the caller of the boundary ------------------------------------------------------------------
+
+
+class SagaError(AgentSagaError):
+    """A boundary did not end well; `.report` tells what stands.
+
+    Args:
+        message: what happened.
+        report: the `RollbackReport` of the boundary.
+    """
+
+    code = "SAGA-400"
+
+    def __init__(self, message: str, *, report: RollbackReport, fix: str = "") -> None:
+        super().__init__(message, fix=fix)
+        self.report = report
+
+
+class SagaAborted(SagaError):
+    """The boundary failed and its steps were undone as far as the report says.
+
+    Args:
+        message: what happened.
+        cause: the exception that made the boundary fail.
+        report: what was compensated, failed, orphaned, left unresolved, kept.
+    """
+
+    code = "SAGA-401"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        cause: BaseException,
+        report: RollbackReport,
+        fix: str = "",
+    ) -> None:
+        super().__init__(message, report=report, fix=fix)
+        self.cause = cause
+
+
+class AbortRequested(AgentSagaError):
+    """The program asked for the boundary to be undone (`saga.abort`)."""
+
+    code = "SAGA-403"
+
+
+class CommittedUnsettled(SagaError):
+    """The boundary ended well, but whether some of its calls took effect is unknown."""
+
+    code = "SAGA-402"
+
+
+# --- the operator: the log -----------------------------------------------------------------------
+
+
+class WALError(AgentSagaError):
+    """The write-ahead log cannot do what was asked."""
+
+    code = "SAGA-500"
+
+
+class WALBackpressure(WALError):
+    """The log is not keeping up; the intent was refused before its effect."""
+
+    code = "SAGA-501"
+
+
+class WALStalled(WALError):
+    """The disk did not confirm a write within its time."""
+
+    code = "SAGA-502"
+
+
+class WALPoisoned(WALError):
+    """A write or sync failed; nothing more is promised about this segment."""
+
+    code = "SAGA-503"
+
+
+class WALCorrupt(WALError):
+    """The log is damaged where it had been durable."""
+
+    code = "SAGA-504"
+
+
+class WALFormatError(WALError):
+    """The log was written in a format that this version does not read."""
+
+    code = "SAGA-505"
+
+
+class WALPathError(WALError):
+    """The log's path cannot be used as a log directory."""
+
+    code = "SAGA-506"
+
+
+class WALFull(WALError):
+    """There is no room for a new intent; the call was refused before its effect."""
+
+    code = "SAGA-507"
+
+
+# --- the operator: the state store ---------------------------------------------------------------
+
+
+class StateError(AgentSagaError):
+    """The state store cannot do what was asked."""
+
+    code = "SAGA-600"
+
+
+class StateUnavailable(StateError):
+    """The state store did not answer within its time."""
+
+    code = "SAGA-601"

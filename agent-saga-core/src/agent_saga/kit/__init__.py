@@ -1,0 +1,1 @@
+"""What users call: `AgentKit`, `saga_scope`, `@saga`, `@tool`, `current_saga`."""

@@ -1,0 +1,35 @@
+"""The core's own features as a plugin, like any other."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from agent_saga.plugins.markers import hookimpl
+from agent_saga.plugins.process import BUILTINS
+from agent_saga.runtime.manifest import own_guarantees
+from agent_saga.state.address import BUILT_IN as STATE_SCHEMES
+from agent_saga.wal.address import BUILT_IN as WAL_SCHEMES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from agent_saga.plugins.backends import BackendRegistry
+
+
+@hookimpl
+def saga_register_backends(registry: BackendRegistry) -> None:
+    """Register the backends of the core: files and memory."""
+    for scheme, opener in WAL_SCHEMES.items():
+        registry.add_wal(scheme, opener)
+    for scheme, factory in STATE_SCHEMES.items():
+        registry.add_state(scheme, factory)
+
+
+@hookimpl
+def saga_guarantees() -> Sequence[Mapping[str, Any]]:
+    """Return the guarantees of the core."""
+    return own_guarantees()
+
+
+BUILTINS["agent-saga-core"] = sys.modules[__name__]

@@ -1,0 +1,140 @@
+"""The composition root: settings, plugins, log, gate and pool become one engine.
+
+An engine is put together at the first boundary that needs it, since that loads the plugins and fixes
+the log; importing agent-saga and making a kit does neither.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from agent_saga.controls.gate import PreFlightGate
+from agent_saga.domain.clock import SYSTEM_CLOCK
+from agent_saga.engine.pool import ToolPool
+from agent_saga.engine.ports import Engine
+from agent_saga.engine.timing import Timing
+from agent_saga.observe.metrics import process_metrics
+from agent_saga.plugins.process import process_plugins
+from agent_saga.plugins.registry import process_handlers
+from agent_saga.runtime import builtin as _builtin  # registers the core's own features
+from agent_saga.runtime.feed import feed_of
+from agent_saga.runtime.logs import default_wal, wal_at
+from agent_saga.runtime.settings import Settings
+from agent_saga.wal.base import BaseWAL
+
+
+class Runtime:
+    """What a kit, or the process as a whole, runs on.
+
+    Args:
+        wal: a log, an address or a path; the default log when not given.
+        gate: judges calls; one that lets through all but IRREVERSIBLE calls when not given.
+        settings: how to run; read from the environment when not given.
+    """
+
+    def __init__(
+        self,
+        *,
+        wal: BaseWAL | str | None = None,
+        gate: PreFlightGate | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        self._wal = wal
+        self._gate = gate
+        self._given = settings
+        self._lock = threading.Lock()
+        self._engine: Engine | None = None
+        self._opened: BaseWAL | None = None
+
+    @functools.cached_property
+    def settings(self) -> Settings:
+        """The settings, fixed when they are first read."""
+        return self._given if self._given is not None else Settings.from_environ()
+
+    @property
+    def wal(self) -> BaseWAL:
+        """The log that boundaries of this runtime write to."""
+        if self._wal is None:
+            return default_wal(self.settings)
+        opened = self._opened
+        if opened is None or opened.closed:
+            self._opened = opened = wal_at(self._wal, self.settings)
+        return opened
+
+    @functools.cached_property
+    def gate(self) -> PreFlightGate:
+        """The gate that was given, or the one that lets through all but IRREVERSIBLE calls."""
+        return self._gate if self._gate is not None else PreFlightGate()
+
+    def engine(self) -> Engine:
+        """Return the engine, putting it together if the log or anything else has changed.
+
+        Raises:
+            PluginError: a plugin cannot be loaded, or its rules cannot be read.
+            ConfigurationError: a setting or the log's address cannot be used.
+        """
+        wal = self.wal
+        engine = self._engine
+        if engine is not None and engine.wal is wal:
+            return engine
+        with self._lock:
+            self._engine = engine = self._compose(wal)
+        return engine
+
+    def _compose(self, wal: BaseWAL) -> Engine:
+        plugins = process_plugins()
+        for name, observer in plugins.observers().items():
+            feed_of(wal).subscribe(observer, name=name)
+        return Engine(
+            wal=wal,
+            gate=self.gate.with_rules(plugins.gate_rules(self.settings)),  # type: ignore[arg-type]
+            handlers=process_handlers(),
+            pool=tool_pool(self.settings.tool_threads),
+            timing=timing(self.settings),
+            metrics=process_metrics(),
+            clock=SYSTEM_CLOCK,
+        )
+
+    def observe(self, observer: Callable[[Any], object], *, name: str = "") -> Callable[[], None]:
+        """Have an observer told every event of this runtime's log, after it is durable.
+
+        Returns:
+            A function that ends it.
+        """
+        return feed_of(self.wal).subscribe(observer, name=name)
+
+
+@functools.cache
+def tool_pool(threads: int) -> ToolPool:
+    """Return the process's pool of threads for synchronous tools."""
+    return ToolPool(threads)
+
+
+def tool_executor_stats() -> dict[str, int]:
+    """Return how many threads run synchronous tools, and how many calls wait."""
+    return tool_pool(process_runtime().settings.tool_threads).stats()
+
+
+def timing(settings: Settings) -> Timing:
+    """Return the engine's bounds as the settings give them."""
+    return Timing(
+        settle=settings.settle,
+        step_timeout=settings.step_timeout,
+        undo_timeout=settings.inverse_timeout,
+        undo_attempts=settings.inverse_attempts,
+        undo_delay=settings.inverse_delay,
+        settle_after=settings.settle_after,
+        wait_to_settle=settings.settle_unknown == "wait",
+        after_stuck=settings.after_stuck,
+        cancel_grace=settings.cancel_grace,
+        approval=settings.approval_timeout,
+    )
+
+
+@functools.cache
+def process_runtime() -> Runtime:
+    """Return the runtime of boundaries that belong to no kit and name no log or gate."""
+    return Runtime()

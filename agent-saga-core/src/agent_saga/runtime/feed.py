@@ -1,0 +1,50 @@
+"""From the log to observers: every record, once it is durable, as an event."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from agent_saga.observe.events import Event, EventStream
+from agent_saga.wal.base import BaseWAL, Durable
+from agent_saga.wal.encoding import decode
+
+class Feed:
+    """The events of one log; costs nothing until somebody observes."""
+
+    def __init__(self, wal: BaseWAL) -> None:
+        self.stream = EventStream()
+        self._connected = False
+        self._on_durable = wal.on_durable
+
+    def subscribe(self, observer: Callable[[Any], object], *, name: str = "") -> Callable[[], None]:
+        """Have an observer told every event from now on; see `EventStream.subscribe`."""
+        end = self.stream.subscribe(observer, name=name)
+        if not self._connected:
+            self._connected = True
+            self._on_durable(self._durable)
+        return end
+
+    def _durable(self, batch: list[Durable]) -> None:
+        if not self.stream.active:
+            return
+        for _, (time, event, saga, _epoch, step, generation, payload) in batch:
+            data = decode(payload)
+            facts = MappingProxyType(data if isinstance(data, dict) else {})
+            self.stream.publish(Event(event, time, saga, step, generation, facts))
+
+
+_lock = threading.Lock()
+_feeds: WeakKeyDictionary[BaseWAL, Feed] = WeakKeyDictionary()
+
+
+def feed_of(wal: BaseWAL) -> Feed:
+    """Return the feed of a log, the same for every caller."""
+    with _lock:
+        feed = _feeds.get(wal)
+        if feed is None:
+            feed = _feeds[wal] = Feed(wal)
+        return feed
