@@ -5,16 +5,18 @@ Rules of this part:
 - A field is judged by its name: words such as `password`, `api_key` or `pwd`, however they are
   spelt (`apiKey`, `X-Api-Key`, `new_password`). A name that only counts, names or limits a secret
   (`token_count`, `secret_name`, `max_tokens`) is harmless, but its value is still looked at.
-- A value is judged by its shape alone, wherever it stands in a text: prefixes that vendors give their
-  keys, `Bearer …`, PEM blocks, addresses with a password inside, `password=…` in a text.
+- A value is judged by its shape alone, wherever it stands in a text: prefixes that vendors give
+  their keys, `Bearer …`, PEM blocks, addresses with a password inside, `password=…` in a text.
 - `_FIRST_LOOKS`, `_AHEAD` and `_PIECES` are the cheap first look: every shape contains one of them.
   Whoever adds a shape adds its piece; a test holds both together.
-- Guessing has no end: a secret without a shape, under a harmless name, passes. `guarantees()` says so.
+- Guessing has no end: a secret without a shape, under a harmless name, passes. `guarantees()` says
+  so.
 """
 
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Final
 
 __all__ = ["MASK", "looks_secret", "mask_text", "secret_key"]
@@ -78,8 +80,8 @@ _SHAPES: Final = (
 
 _NAME_ENDS: Final = ("word", "wd", "hrase", "code", "ecret", "key", "oken")
 
-# At one of these characters stands, in every shape above, a piece that is looked at behind or ahead:
-# one pass over a text looks closer only where one of the characters is.
+# At one of these characters stands, in every shape above, a piece that is looked at behind or
+# ahead: one pass over a text looks closer only where one of the characters is.
 _FIRST_LOOKS: Final = {
     "_": (
         "_live", "_test", "_prod", "whsec", "gh[pousr]", "github_pat", "shp(?:at|ca|pa|ss)", "npm",
@@ -182,4 +184,4 @@ def secret_key(name: str) -> bool:
         return False
     if words in _SECRET_NAMES or not _SECRET_WORDS.isdisjoint(words):
         return True
-    return any(pair in _SECRET_PAIRS for pair in zip(words, words[1:], strict=False))
+    return any(pair in _SECRET_PAIRS for pair in pairwise(words))

@@ -1,9 +1,9 @@
-"""Opening a log by its address.
+r"""Opening a log by its address.
 
 Rules of this part:
 
-- An address is `scheme:rest`. What has no scheme that is registered is a path: `./agent-saga.wal`,
-  `C:\\logs\\a.wal`.
+- An address is `scheme:rest`. What has no scheme that is registered is a path:
+  `./agent-saga.wal`, `C:\logs\\a.wal`.
 - The registry of schemes is an argument: packages add theirs through the plugin manager.
 """
 
@@ -32,7 +32,9 @@ def _open_file(address: str, **options: Any) -> BaseWAL:
     """`file:/abs/path`, `file:relative`, `file:///abs/path`, each with `?force=1` if wanted."""
     parts = urlsplit(address)
     if parts.netloc not in ("", "localhost"):
-        raise ConfigurationError(f"The log's address {address!r} names a host; a file log has none.")
+        raise ConfigurationError(
+            f"The log's address {address!r} names a host; a file log has none."
+        )
     force = parse_qs(parts.query).get("force", ["0"])[-1] in ("1", "true", "yes")
     return FileWAL(unquote(parts.path), force=force, **options)
 

@@ -5,7 +5,8 @@ Rules of this part:
 - No locks and no I/O: the log calls it under its lock.
 - The tail is replaced as a whole by one assignment, so that an interruption between two lines of
   code (Ctrl-C) leaves either the old tail or the new one, and doing it again does no harm.
-- A batch, once stamped, stays the same until it is known to be written: same bytes, same sequence.
+- A batch, once stamped, stays the same until it is known to be written: same bytes, same
+  sequence.
 - The backlog counts, generously, the bytes that were appended and are not yet durable.
 """
 
@@ -34,7 +35,7 @@ class Batch(NamedTuple):
     """
 
     data: bytes
-    count: int
+    records: int
     last: int
     seals: bool
 

@@ -2,8 +2,8 @@
 
 Rules of this part:
 
-- The path is a directory that belongs to the log alone: it is made at the first record, readable by
-  its owner only, and keeps itself out of version control. Reading makes nothing.
+- The path is a directory that belongs to the log alone: it is made at the first record, readable
+  by its owner only, and keeps itself out of version control. Reading makes nothing.
 - A plain file, or a directory with other people's files, is refused with the rename to do.
 - A file log is one host: a network file system is refused unless forced.
 - Every directory that is made is made durable in its parent, the log's own parent included.
@@ -37,6 +37,7 @@ def make_log_directory(port: OsPort, path: str, *, force: bool) -> None:
     """Make the log's directory, or check the one that is there.
 
     Args:
+        port: the system calls.
         path: an absolute path.
         force: accept a network file system.
 
@@ -45,8 +46,10 @@ def make_log_directory(port: OsPort, path: str, *, force: bool) -> None:
         WALFormatError: a newer version of agent-saga made the directory.
     """
     try:
+        if not force:
+            _check_local(port, path)
         made = _make_directories(port, path)
-        _check_directory(port, path, force=force)
+        _check_directory(port, path)
         _make_file(port, os.path.join(path, _IGNORE_FILE), b"*\n")
         _make_file(port, os.path.join(path, _FORMAT_FILE), _FORMAT_TEXT)
         made += _make_directories(port, os.path.join(path, WRITERS))
@@ -99,14 +102,17 @@ def _make_directories(port: OsPort, path: str) -> list[str]:
     return [*made, path]
 
 
-def _check_directory(port: OsPort, path: str, *, force: bool) -> None:
+def _check_local(port: OsPort, path: str) -> None:
     kind = port.file_system(path)
-    if kind in NETWORK_FILE_SYSTEMS and not force:
+    if kind in NETWORK_FILE_SYSTEMS:
         raise WALPathError(
             f"The log's directory {path!r} is on a network file system ({kind}), where locks and "
             "syncs do not hold between hosts.",
             fix="Use a local disk, or pass force=True when only one host ever uses it.",
         )
+
+
+def _check_directory(port: OsPort, path: str) -> None:
     names = port.listdir(path)
     if _FORMAT_FILE in names:
         return _check_format(port, path)
@@ -116,6 +122,7 @@ def _check_directory(port: OsPort, path: str, *, force: bool) -> None:
             f"The directory {path!r} holds other files ({foreign[0]!r}), so it is no log.",
             fix="Give the log a directory of its own.",
         )
+    return None
 
 
 def _check_format(port: OsPort, path: str) -> None:
@@ -146,7 +153,7 @@ def _make_file(port: OsPort, path: str, content: bytes) -> None:
         pass
     else:
         return
-    draft = f"{path}.{os.getpid()}"
+    draft = f"{path}.{os.urandom(8).hex()}"
     fd = port.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         write_all(port, fd, content, 0)

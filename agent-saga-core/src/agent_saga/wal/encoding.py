@@ -6,12 +6,15 @@ Rules of this part:
   tagged, what is too large is cut. It says whether the value would come back equal.
 - `exact` takes compensation arguments: what it returns comes back as it was; a secret raises
   `SecretLeak`, anything that cannot come back exactly raises `NotRecordable`, before any effect.
-- `decode` revives plain data only. The log is written by models and web pages; reading it runs no code.
-- A `Fragment` is JSON that was made here. `append` takes nothing else, so nothing passes unmasked.
+- `decode` revives plain data only. The log is written by models and web pages; reading it runs no
+  code.
+- A `Fragment` is JSON that was made here. `append` takes nothing else, so nothing passes
+  unmasked.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from hashlib import sha256
@@ -65,14 +68,20 @@ def masked(value: object) -> tuple[Fragment, bool]:
 
     Never raises; what cannot even be looked at is described by the name of its type.
     """
+    data = _plainly(value)
+    return _masked_slowly(value) if data is None else (data, True)
+
+
+def _plainly(value: object) -> Fragment | None:
+    """The encoded value if it can be stored as it is; None when it must go the slow way."""
     try:
         if plain(value):
             data = encode_json(value)
             if len(data) <= MAX_PAYLOAD:
-                return Fragment(data), True
-    except Exception:  # the value changed under the walk, or nests too deep: take the slow way
-        pass
-    return _masked_slowly(value)
+                return Fragment(data)
+    except Exception:  # the value changed under the walk, nests too deep, or holds a broken text
+        return None
+    return None
 
 
 def _masked_slowly(value: object) -> tuple[Fragment, bool]:
@@ -99,13 +108,9 @@ def exact(value: object, *, what: str) -> Fragment:
         SecretLeak: a name or a value in it looks like a secret.
         NotRecordable: a part of it cannot come back as it was; the message names the part.
     """
-    try:
-        if plain(value):
-            data = encode_json(value)
-            if len(data) <= MAX_PAYLOAD:
-                return Fragment(data)
-    except Exception:  # the walk below finds the part and says what is wrong with it
-        pass
+    found = _plainly(value)
+    if found is not None:
+        return found
     try:
         data = encode_json(Refusing(what).convert(value))
     except (SecretLeak, NotRecordable):
@@ -164,11 +169,9 @@ def mac(salt: bytes, value: object) -> bytes:
 
 
 def _stable_form(value: object) -> bytes:
-    try:
+    with contextlib.suppress(Exception):  # whatever goes wrong here, the slow way is next
         if plain_data(value):
             return _encode_sorted(value)
-    except Exception:  # take the slow way
-        pass
     try:
         return _encode_sorted(Stable().convert(value))
     except Exception:  # a property or a model_dump of the user's raised

@@ -2,9 +2,10 @@
 
 Rules of this part:
 
-- Nothing is made before the first record. Every process that writes is a writer of its own, with a
-  folder, a lock for its life and a chain; nobody touches another writer's segments.
-- Processes, threads and event loops may share one path freely; a forked child begins a new writer.
+- Nothing is made before the first record. Every process that writes is a writer of its own, with
+  a folder, a lock for its life and a chain; nobody touches another writer's segments.
+- Processes, threads and event loops may share one path freely; a forked child begins a new
+  writer.
 - What the log promises is what the operating system can: `capabilities.durability` says it.
 """
 
@@ -89,11 +90,12 @@ class FileWAL(BaseWAL):
 
     def _make_writer(self) -> str:
         """Make this process's folder and take its lock, before any record names it."""
-        self.writer = new_writer_id()
-        folder = os.path.join(self.path, WRITERS, self.writer)
+        writer = new_writer_id()
+        folder = os.path.join(self.path, WRITERS, writer)
         self.port.mkdir(folder, 0o700)
         self._lock_file = WriterLock(self.port, folder)
         self.port.sync_directory(os.path.dirname(folder))
+        self.writer = writer
         return folder
 
     def _facts(self) -> dict[str, object]:
@@ -137,7 +139,9 @@ class FileWAL(BaseWAL):
 
     def _close(self) -> None:
         if self._segments is not None:
-            self._segments.close(self.stall_after, whole=self._cause is None)
+            self._segments.close(
+                self.stall_after, whole=self._cause is None and self.synced >= self.written
+            )
         self._release_lock()
 
     def _release_lock(self) -> None:

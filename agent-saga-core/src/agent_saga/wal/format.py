@@ -2,13 +2,15 @@
 
 Rules of this part:
 
-- A line is a JSON object whose fields stand in a fixed order: the envelope (`v` format, `q` sequence,
-  `m` watermark, `t` time, `e` event, `s` saga, `p` epoch, `k` step, `g` generation), the payload `d`,
-  the salt `x` and the hash `h`. Recovery slices the envelope and never parses a payload.
-- hash = SHA-256(previous hash | envelope bytes | SHA-256(salt | payload bytes)), all over the bytes as
-  stored. The first previous hash is SHA-256 of the writer's id. The digest and the previous hash can
-  be derived, so they are not stored.
-- An erased record has the digest `y` in place of payload and salt; envelope and chain still verify.
+- A line is a JSON object whose fields stand in a fixed order: the envelope (`v` format, `q`
+  sequence, `m` watermark, `t` time, `e` event, `s` saga, `p` epoch, `k` step, `g` generation),
+  the payload `d`, the salt `x` and the hash `h`. Recovery slices the envelope and never parses a
+  payload.
+- hash = SHA-256(previous hash | envelope bytes | SHA-256(salt | payload bytes)), all over the
+  bytes as stored. The first previous hash is SHA-256 of the writer's id. The digest and the
+  previous hash can be derived, so they are not stored.
+- An erased record has the digest `y` in place of payload and salt; envelope and chain still
+  verify.
 - The watermark is the highest sequence that was known durable when the line was stamped.
 - A line holds no zero byte and no line break but its last: both tell damage.
 """
@@ -40,8 +42,7 @@ __all__ = [
     "stamped",
 ]
 
-_OVERHEAD: Final = 260
-_ESCAPED: Final = 6
+_OVERHEAD: Final = 190
 _SALT: Final = 16
 _TO_URL: Final = bytes.maketrans(b"+/", b"-_")
 _FROM_URL: Final = bytes.maketrans(b"-_", b"+/")
@@ -51,8 +52,9 @@ _decode_text: Final = msgspec.json.Decoder(str).decode
 
 _TEXT: Final = rb'"((?:[^"\\\x00-\x1f]|\\.)*)"'
 _ENVELOPE: Final = re.compile(
-    rb'\{"v":(\d{1,9}),"q":(\d{1,19}),"m":(\d{1,19}),"t":(\d{1,19}),"e":' + _TEXT + rb',"s":' + _TEXT
-    + rb',"p":(\d{1,19}),"k":' + _TEXT + rb',"g":(\d{1,19}),(?="d":|"y":")'
+    rb'\{"v":(\d{1,9}),"q":(\d{1,19}),"m":(\d{1,19}),"t":(\d{1,19}),"e":'
+    + _TEXT + rb',"s":' + _TEXT + rb',"p":(\d{1,19}),"k":' + _TEXT
+    + rb',"g":(\d{1,19}),(?="d":|"y":")'
 )  # fmt: skip
 _FORMAT: Final = re.compile(rb'\{"v":(\d{1,9}),')
 _TAIL: Final = re.compile(rb',"x":"([\w-]{22})","h":"([\w-]{43})"\}\Z')
@@ -74,8 +76,8 @@ class Chain(NamedTuple):
 class Record(msgspec.Struct, frozen=True, gc=False):
     """One record as it was read.
 
-    `payload` is the encoded value (None when it was erased); `data` decodes it. `epoch`, `generation`
-    and `seq` are counts; `time` is in microseconds since the epoch and for display only.
+    `payload` is the encoded value (None when it was erased); `data` decodes it. `epoch`,
+    `generation` and `seq` are counts; `time` is in microseconds since 1970 and for display only.
     """
 
     fmt: int
@@ -112,9 +114,9 @@ def first_hash(writer: str) -> bytes:
 
 
 def size_of(entry: Entry) -> int:
-    """A bound of the bytes that the line of an entry takes."""
+    """About how many bytes the line of an entry takes: enough to plan with, not a bound."""
     _, event, saga, _, step, _, payload = entry
-    return _OVERHEAD + len(payload) + _ESCAPED * (len(event) + len(saga) + len(step))
+    return _OVERHEAD + len(payload) + len(event) + len(saga) + len(step)
 
 
 def stamped(entries: list[Entry], chain: Chain, mark: int) -> tuple[list[bytes], Chain]:
@@ -170,7 +172,9 @@ def parsed(line: bytes, writer: str = "") -> Record | None:
     return _record(head, payload, tail[2], writer)
 
 
-def _record(head: re.Match[bytes], payload: bytes | None, text: bytes, writer: str) -> Record | None:
+def _record(
+    head: re.Match[bytes], payload: bytes | None, text: bytes, writer: str
+) -> Record | None:
     fmt, seq, mark, time, event, saga, epoch, step, generation = head.groups()
     if int(fmt) != FORMAT or int(mark) >= int(seq):
         return None

@@ -2,8 +2,8 @@
 
 Rules of this part:
 
-- A line ends with a line break; zeros before it are allocated space and are stripped. A rest without
-  a line break is given too: it is what was being written when everything stopped.
+- A line ends with a line break; zeros before it are allocated space and are stripped. A rest
+  without a line break is given too: it is what was being written when everything stopped.
 - A line longer than any record is given as one line without content, and so is what the operating
   system cannot read: both are bad places, not errors.
 """
@@ -50,6 +50,8 @@ def lines_of(
     """The lines from an offset of a segment to the end of the last one.
 
     Args:
+        port: the system calls.
+        folder: the writer's folder.
         segments: the names, in order.
         segment: the index of the first one to read.
         offset: where to begin in it, in bytes.

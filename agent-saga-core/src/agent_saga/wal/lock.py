@@ -2,8 +2,8 @@
 
 Rules of this part:
 
-- A writer holds the kernel lock of its `lock` file for the life of its process. The lock alone says
-  whether it lives; only a lock that was acquired proves that its owner is dead.
+- A writer holds the kernel lock of its `lock` file for the life of its process. The lock alone
+  says whether it lives; only a lock that was acquired proves that its owner is dead.
 - A claimer fences sagas of a writer by adding lines `{"saga":…,"epoch":…}` to the same file. The
   owner looks at inode and size with one `stat`, and reads only when they changed.
 - A lock file that was removed or replaced fences everything: somebody else may hold a lock of the
@@ -50,14 +50,16 @@ class WriterLock:
         self._port = port
         self.path = os.path.join(folder, LOCK_FILE)
         self._fd = port.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        self._seen = 0
         try:
-            if not port.flock(self._fd):
-                raise WALPathError(f"Another process holds the lock {self.path!r}.")
+            taken = port.flock(self._fd)
             self.inode = port.fstat(self._fd).st_ino
         except BaseException:
             self.close()
             raise
-        self._seen = 0
+        if not taken:
+            self.close()
+            raise WALPathError(f"Another process holds the lock {self.path!r}.")
 
     def fences(self, known: dict[str, int]) -> dict[str, int]:
         """The fences now, given those known before; one `stat` when nothing changed."""

@@ -31,13 +31,16 @@ class MemoryWAL(BaseWAL):
     def _reset(self) -> None:
         super()._reset()
         self._lines: list[bytes] = []
+        self._last = 0
 
     def _open(self) -> Mapping[str, object]:
         self.writer = new_writer_id()
         return {"pid": os.getpid()}
 
     def _write(self, batch: Batch) -> None:
-        self._lines.append(batch.data)
+        if batch.last > self._last:
+            self._lines.append(batch.data)
+            self._last = batch.last
 
     def _sync(self, target: int) -> None:
         """Nothing to do: what is in memory stays there."""

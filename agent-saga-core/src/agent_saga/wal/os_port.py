@@ -2,8 +2,8 @@
 
 Rules of this part:
 
-- The log never calls `os` itself: it calls an `OsPort`, so that a test can make any call fail, hang
-  or come up short, and so that what an operating system cannot do is known in one place.
+- The log never calls `os` itself: it calls an `OsPort`, so that a test can make any call fail,
+  hang or come up short, and so that what an operating system cannot do is known in one place.
 - `durability` says what a sync promises here: "disk" (the drive was asked to empty its cache),
   "cache" (the drive may still hold it in a volatile cache).
 - Locks are `flock` locks on Unix (record locks vanish when any descriptor of the file closes) and
@@ -73,7 +73,7 @@ class OsPort:
         return os.pwrite(fd, data, offset)
 
     def append(self, fd: int, data: bytes) -> int:
-        """Write at the end of a file opened with `O_APPEND`; returns how many bytes were written."""
+        """Write at the end of a file opened with `O_APPEND`; returns how many bytes it took."""
         return os.write(fd, data)
 
     def fdatasync(self, fd: int) -> None:
@@ -94,10 +94,12 @@ class OsPort:
         """Give the file `size` bytes of zeros that later writes need not allocate."""
         if sys.platform not in ("win32", "darwin"):
             try:
-                return os.posix_fallocate(fd, 0, size)
+                os.posix_fallocate(fd, 0, size)
             except OSError as error:
                 if error.errno not in _NOT_SUPPORTED:
                     raise
+            else:
+                return
         self._write_zeros(fd, size)
 
     def ftruncate(self, fd: int, size: int) -> None:
@@ -198,9 +200,9 @@ def _unescape(point: str) -> str:
     return point
 
 
-# --- forks -----------------------------------------------------------------------------------------
+# --- forks ----------------------------------------------------------------------------------------
 
-_generation = 0
+_forks: Final = [0]
 
 
 class ForkAware(Protocol):
@@ -215,7 +217,7 @@ _fork_aware: Final[weakref.WeakSet[ForkAware]] = weakref.WeakSet()
 
 def fork_generation() -> int:
     """How many forks lie between the first process and this one."""
-    return _generation
+    return _forks[0]
 
 
 def restart_after_fork(owner: ForkAware) -> None:
@@ -224,8 +226,7 @@ def restart_after_fork(owner: ForkAware) -> None:
 
 
 def _after_fork() -> None:
-    global _generation
-    _generation += 1
+    _forks[0] += 1
     for owner in list(_fork_aware):
         owner.restart_in_child()
 

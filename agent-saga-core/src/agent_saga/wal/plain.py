@@ -2,15 +2,16 @@
 
 Rules of this part:
 
-- `plain` says True only for values that JSON carries exactly and that hold nothing that looks like
-  a secret: dict with harmless text keys, list, short text, int within 2^53, finite float, bool, None,
-  all of exactly these types, within the bounds of `limits`.
+- `plain` says True only for values that JSON carries exactly and that hold nothing that looks
+  like a secret: dict with harmless text keys, list, short text, int within 2^53, finite float,
+  bool, None, all of exactly these types, within the bounds of `limits`.
 - Everything else goes the slow way (`walk`); False is always a safe answer.
 - `_KNOWN` keeps names of fields that were judged harmless; it is bounded and grows only.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 from agent_saga.domain.secrets import looks_secret, secret_key
@@ -82,10 +83,10 @@ def _data_items(values: Any, depth: int) -> bool:
 
 def _plain_scalar(value: Any, kind: type) -> bool:
     if kind is int:
-        return -SAFE_INT <= value <= SAFE_INT
+        return bool(-SAFE_INT <= value <= SAFE_INT)
     if kind is bool or value is None:
         return True
-    return kind is float and value - value == 0.0
+    return kind is float and math.isfinite(value)
 
 
 def _harmless(key: object) -> bool:

@@ -1,16 +1,17 @@
-"""Reading a file log: every writer's records in order, and what is damaged, without editing anything.
+"""Reading a file log: every writer's records in order, and what is damaged; nothing is edited.
 
 Rules of this part:
 
 - Reading never raises for bad content, never edits, makes nothing, and keeps only a window of
   unsynced records in memory, however long the log is.
 - At a bad place d of a writer: a later good record whose watermark is d or more means **damage**
-  (d had been durable): it is told, and reading goes on behind it. Else it is a **torn tail**: what
-  follows was never confirmed, and reading of this writer stops there.
+  (d had been durable): it is told, and reading goes on behind it. Else it is a **torn tail**:
+  what follows was never confirmed, and reading of this writer stops there.
 - A record may stand twice, with the same bytes: a segment that failed was written again from the
   watermark on. It is read once. Another record under the same sequence is damage.
 - A line of a format that this version does not read is told as such; the others are read.
-- The order: writers by id, each in sequence. A saga's order is (epoch, sequence): for the consumer.
+- The order: writers by id, each in sequence. A saga's order is (epoch, sequence): for the
+  consumer.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class Damage(msgspec.Struct, frozen=True):
     """A place in the log that cannot be read as it was written.
 
     `kind` is "damage" (it had been durable), "torn-tail" (it had not been confirmed to anybody; a
-    writer that is still writing shows one too), or "format" (another version wrote it). `seq` is the
-    first sequence that is missing, `offset` counts bytes in the segment.
+    writer that is still writing shows one too), or "format" (another version wrote it). `seq` is
+    the first sequence that is missing, `offset` counts bytes in the segment.
     """
 
     writer: str
@@ -225,9 +226,7 @@ class _WriterScan:
         wanted = self.expected
         if record is not None and record.mark >= wanted:
             return _DAMAGE
-        for ahead in lines_of(
-            self.port, self.folder, self.segments, line.segment, line.behind
-        ):
+        for ahead in lines_of(self.port, self.folder, self.segments, line.segment, line.behind):
             later = parsed(ahead.data, self.writer)
             if later is None:
                 continue

@@ -1,12 +1,12 @@
-"""The segment files of one writer: allocated before they are used, never edited, replaced on errors.
+"""The segment files of one writer: allocated before use, never edited, replaced on errors.
 
 Rules of this part:
 
 - A segment is a file of zeros that is written from its start. The next ones are made in the
-  background, so that an append waits for no allocation; one is always kept ready when an intent is
-  let in, so that endings and undo records still fit when the disk is full.
-- Segments are numbered as they are made. What is durable is said by syncs alone: a segment that was
-  sealed is synced before the one behind it, then cut to its size.
+  background, so that an append waits for no allocation; one is always kept ready when an intent
+  is let in, so that endings and undo records still fit when the disk is full.
+- Segments are numbered as they are made. What is durable is said by syncs alone: a segment that
+  was sealed is synced before the one behind it, then cut to its size.
 - A failed or short write or a failed sync kills the segment: its descriptor is never written or
   synced again. Everything above the watermark is kept in memory and written again, byte for byte,
   into a new segment. An error there leaves this module, and the log is poisoned for good.
@@ -72,9 +72,7 @@ class Segments:
     `write` and `seal` are called under the log's io lock, `sync` on the flusher's thread alone.
     """
 
-    def __init__(
-        self, port: OsPort, folder: str, io: threading.Lock, stall_after: float
-    ) -> None:
+    def __init__(self, port: OsPort, folder: str, io: threading.Lock, stall_after: float) -> None:
         self._port = port
         self._folder = folder
         self._io = io
@@ -193,7 +191,8 @@ class Segments:
         if not self._unsynced or self._unsynced[-1][0] < last:
             self._unsynced.append((last, data))
         if self._broken is not None:
-            return self._replace()
+            self._replace()
+            return
         segment = self._current
         if segment is None:
             segment = self._current = self._take()
@@ -240,6 +239,7 @@ class Segments:
         Raises:
             OSError: a sync failed, and so did the one of the segment that replaced it.
         """
+        error: OSError | None = None
         for _ in range(_TRIES):
             with self._io:
                 replaced = self.replaced

@@ -3,10 +3,10 @@
 Rules of this part:
 
 - The sink is called on the flusher's thread, in a private event loop, one call at a time.
-- What was drained waits in this process: a killed process loses what the sink did not confirm, and
-  the capabilities say so. What the sink confirmed is as durable as the sink.
-- A sink that raises, or does not answer in time, poisons the log for good: whether it kept anything
-  is unknown, so nothing is sent again.
+- What was drained waits in this process: a killed process loses what the sink did not confirm,
+  and the capabilities say so. What the sink confirmed is as durable as the sink.
+- A sink that raises, or does not answer in time, poisons the log for good: whether it kept
+  anything is unknown, so nothing is sent again.
 """
 
 from __future__ import annotations

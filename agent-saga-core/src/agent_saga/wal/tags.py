@@ -2,8 +2,8 @@
 
 Rules of this part:
 
-- A tagged value is `{"$t": kind, "v": data}`. Only plain data comes back: no code runs, no type is
-  looked up by name. A tag that is unknown or malformed stays the dict that it is.
+- A tagged value is `{"$t": kind, "v": data}`. Only plain data comes back: no code runs, no type
+  is looked up by name. A tag that is unknown or malformed stays the dict that it is.
 - A user's own dict that has the key `$t`, or keys that are not text, is stored as a list of pairs
   under the kind `dict`, so that it comes back as itself and never as something else.
 - Kinds that only describe (`object`, `cut`, `deep`) are not revived.
@@ -50,7 +50,7 @@ def text_tag(value: str) -> dict[str, object]:
 
 
 def number_tag(value: float) -> dict[str, object]:
-    """An int beyond 2^53 (in hexadecimal, which is quick at any length) or a float without a value."""
+    """An int beyond 2^53, in hexadecimal (quick at any length), or a float without a value."""
     return tagged("int", hex(value)) if isinstance(value, int) else tagged("float", repr(value))
 
 

@@ -2,7 +2,8 @@
 
 Rules of this part:
 
-- No task per wait and no timer per wait: a loop has one watchdog timer while somebody on it waits.
+- No task per wait and no timer per wait: a loop has one watchdog timer while somebody on it
+  waits.
 - Futures are settled on their own loop, with one hop per loop however many wait. A loop that was
   closed meanwhile is skipped: its waiters are gone, and the flusher must live on.
 - A wait that is given up (cancelled future, expired lock) is simply settled without effect.
@@ -20,7 +21,16 @@ from agent_saga.errors import WALError, WALPoisoned, WALStalled
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["ThreadWaiter", "Waiters", "failed_future", "poisoned", "settle", "stalled"]
+__all__ = [
+    "Future",
+    "ThreadWaiter",
+    "Waiters",
+    "failed_future",
+    "poisoned",
+    "release",
+    "settle",
+    "stalled",
+]
 
 _GRACE: Final = 0.005
 
@@ -94,13 +104,13 @@ class Waiters:
     watchdog do not need it.
     """
 
-    __slots__ = ("_timers", "_waiting", "lock", "stall_after")
+    __slots__ = ("_waiting", "_watched", "lock", "stall_after")
 
     def __init__(self, lock: threading.Lock, stall_after: float) -> None:
         self.lock = lock
         self.stall_after = stall_after
         self._waiting: list[_Waiter] = []
-        self._timers: dict[int, asyncio.AbstractEventLoop] = {}
+        self._watched: set[asyncio.AbstractEventLoop] = set()
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -109,8 +119,9 @@ class Waiters:
         """Wait on an event loop; called on the loop's own thread."""
         future: Future = loop.create_future()
         self._waiting.append((seq, time.monotonic(), future, loop))
-        if self._timers.get(id(loop)) is not loop:
-            self._timers[id(loop)] = loop
+        if loop not in self._watched:
+            self._watched = {one for one in self._watched if not one.is_closed()}
+            self._watched.add(loop)
             loop.call_later(self.stall_after + _GRACE, self._watch, loop)
         return future
 
@@ -134,18 +145,21 @@ class Waiters:
         """The watchdog of a loop: fail who waits too long, look again while anyone waits."""
         now = time.monotonic()
         with self.lock:
-            mine = [waiter for waiter in self._waiting if waiter[3] is loop]
-            late = [waiter for waiter in mine if now - waiter[1] >= self.stall_after]
-            self._waiting = [waiter for waiter in self._waiting if waiter not in late]
-            young = [waiter[1] for waiter in mine if waiter not in late]
+            late = [one for one in self._waiting if one[3] is loop and self._is_late(one, now)]
+            passed = {id(one) for one in late}
+            self._waiting = [one for one in self._waiting if id(one) not in passed]
+            young = [one[1] for one in self._waiting if one[3] is loop]
             if young:
                 delay = min(young) + self.stall_after - now + _GRACE
                 loop.call_later(delay, self._watch, loop)
             else:
-                self._timers.pop(id(loop), None)
+                self._watched.discard(loop)
         for _, _, future, _ in late:
             if isinstance(future, asyncio.Future):
                 _settle_one(future, stalled(self.stall_after))
+
+    def _is_late(self, waiter: _Waiter, now: float) -> bool:
+        return now - waiter[1] >= self.stall_after
 
 
 def release(waiters: list[_Waiter], cause: BaseException | None) -> None:
@@ -158,10 +172,12 @@ def release(waiters: list[_Waiter], cause: BaseException | None) -> None:
         elif loop is not None:
             loops.setdefault(loop, []).append(waiter)
     for loop, futures in loops.items():
-        call_on(loop, settle, futures, cause)
+        _call_on(loop, settle, futures, cause)
 
 
-def call_on(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: object) -> None:
+def _call_on(
+    loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: object
+) -> None:
     """Call a function on a loop's thread; nothing happens when the loop was closed."""
     try:
         loop.call_soon_threadsafe(function, *args)

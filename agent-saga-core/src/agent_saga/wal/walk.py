@@ -7,7 +7,8 @@ Rules of this part:
   neither masks nor refuses, and gives equal values equal forms.
 - Only exact types are carried. A subclass may carry meaning of its own (an enum's member, a named
   tuple's fields), so it is described in forward values and refused in compensation arguments.
-- No method of the user's classes is called here, except by `Stable`, which catches what they raise.
+- No method of the user's classes is called here, except by `Stable`, which catches what they
+  raise.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import dataclasses
 import datetime as dt
 import math
 import os
+from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final, NoReturn
 
@@ -31,6 +33,26 @@ __all__ = ["Looking", "Masking", "Refusing", "Stable", "encode_json", "type_name
 
 encode_json: Final = msgspec.json.Encoder().encode
 _BITS: Final = 8 * MAX_TEXT
+
+_METHODS: Final[dict[type, str]] = {
+    type(None): "constant",
+    bool: "constant",
+    str: "text",
+    int: "number",
+    float: "number",
+    dict: "mapping",
+    list: "sequence",
+    **dict.fromkeys(CONTAINERS, "container"),
+    **dict.fromkeys(SCALARS, "scalar"),
+}
+_BASES: Final[tuple[tuple[type, str, Callable[[Any], Any]], ...]] = (
+    (str, "text", str.__str__),
+    (int, "number", int.__int__),
+    (float, "number", float.__float__),
+    (dict, "mapping", lambda value: value),
+    (list, "sequence", list.__iter__),
+    (tuple, "sequence", tuple.__iter__),
+)
 
 
 def type_name(value: object) -> str:
@@ -62,24 +84,16 @@ class Walk:
             return self.unfit(value, "deep", f"it is nested more than {MAX_DEPTH} deep")
         if self.items < 0 or self.room < 0:
             return self.unfit(value, "cut", "it is too large for the log")
-        kind = type(value)
-        if value is None or kind is bool:
-            return value
-        if kind is str:
-            return self.text(value)
-        if kind is int or kind is float:
-            return self.number(value)
-        if kind is dict:
-            return self.mapping(value, depth)
-        if kind is list:
-            return self.sequence(value, depth)
-        if kind in CONTAINERS:
-            return self.container(CONTAINERS[kind], value, depth)
-        if kind in SCALARS:
-            return self.scalar(value)
-        return self.other(value, depth)
+        method = _METHODS.get(type(value), "other")
+        form: object = getattr(self, method)(value, depth)
+        return form
 
-    def number(self, value: float) -> object:
+    def constant(self, value: object, depth: int = 0) -> object:
+        """None, True or False."""
+        del depth
+        return value
+
+    def number(self, value: float, depth: int = 0) -> object:
         """A finite float or a small int as it is, any other one tagged."""
         if isinstance(value, int):
             if -SAFE_INT <= value <= SAFE_INT:
@@ -90,7 +104,7 @@ class Walk:
             return number_tag(value)
         return value if value - value == 0.0 else number_tag(value)
 
-    def text(self, value: str) -> object:
+    def text(self, value: str, depth: int = 0) -> object:
         """A text without secrets, tagged when UTF-8 cannot carry it."""
         if len(value) > MAX_TEXT:
             return self.unfit(value, "cut", "it is too large for the log")
@@ -107,7 +121,7 @@ class Walk:
             return text_tag(value)
         return value
 
-    def scalar(self, value: Any) -> object:
+    def scalar(self, value: Any, depth: int = 0) -> object:
         """A value without parts, as its tag."""
         kind, data_of = SCALARS[type(value)]
         why = self.why_not_exact(value)
@@ -173,16 +187,22 @@ class Walk:
             self.path.pop()
         return forms
 
-    def container(self, kind: str, value: Any, depth: int) -> object:
-        """A tuple or set as a tagged list; a set in an order that does not depend on the process."""
+    def container(self, value: Any, depth: int) -> object:
+        """A tuple or set as a tagged list; a set in an order of its own, the same everywhere."""
         forms = self.sequence(value, depth)
-        if kind != "tuple":
+        if type(value) is not tuple:
             forms.sort(key=encode_json)
-        return tagged(kind, forms)
+        return tagged(CONTAINERS[type(value)], forms)
+
+    def content(self, value: Any, depth: int) -> list[object]:
+        """What a subclass of a plain type holds, as a list of one form; empty for other types."""
+        for base, method, content_of in _BASES:
+            if isinstance(value, base):
+                return [getattr(self, method)(content_of(value), depth)]
+        return []
 
     def other(self, value: Any, depth: int) -> object:
         """A value of a type that the log does not know."""
-        del depth
         return self.unfit(value, "object", f"a {type_name(value)} cannot be recorded")
 
     def secret(self, value: object, why: str) -> object:
@@ -203,7 +223,7 @@ class Masking(Walk):
         super().__init__()
         self.faithful = True
 
-    def text(self, value: str) -> object:
+    def text(self, value: str, depth: int = 0) -> object:
         """The text with secrets masked first and its length cut second."""
         if len(value) <= MAX_TEXT and not looks_secret(value):
             return self.encoded_text(value)
@@ -214,18 +234,8 @@ class Masking(Walk):
     def other(self, value: Any, depth: int) -> object:
         """What a subclass of a plain type holds, else the name of its type."""
         self.faithful = False
-        if isinstance(value, str):
-            return self.text(str.__str__(value))
-        if isinstance(value, int):
-            return self.number(int.__int__(value))
-        if isinstance(value, float):
-            return self.number(float.__float__(value))
-        if isinstance(value, dict):
-            return self.mapping(value, depth)
-        if isinstance(value, list | tuple):
-            base: Any = list if isinstance(value, list) else tuple
-            return self.sequence(base.__iter__(value), depth)
-        return self.unfit(value, "object", "")
+        content = self.content(value, depth)
+        return content[0] if content else self.unfit(value, "object", "")
 
     def secret(self, value: object, why: str) -> object:
         """The mask."""
@@ -267,7 +277,7 @@ class Refusing(Walk):
         del value, kind
         raise NotRecordable(
             f"{self.place()} cannot be recorded exactly: {why}.",
-            fix="Pass plain data (text, numbers, dates, lists, dicts) that the handler can work from.",
+            fix="Pass plain data (text, numbers, dates, lists, dicts).",
         )
 
 
@@ -289,7 +299,7 @@ class Stable(Walk):
     max_items = 10 * MAX_ITEMS
     max_bytes = math.inf
 
-    def text(self, value: str) -> object:
+    def text(self, value: str, depth: int = 0) -> object:
         """The text, whatever it holds."""
         return self.encoded_text(value)
 
@@ -309,39 +319,32 @@ class Stable(Walk):
         """Every value of a known type has a form."""
         return ""
 
-    def scalar(self, value: Any) -> object:
+    def scalar(self, value: Any, depth: int = 0) -> object:
         """The tag; an aware time as its instant, since equal instants compare equal."""
         kind, data_of = SCALARS[type(value)]
         if type(value) is dt.datetime and value.tzinfo is not None:
             value = value.astimezone(dt.UTC)
         return tagged(kind, data_of(value))
 
-    def number(self, value: float) -> object:
+    def number(self, value: float, depth: int = 0) -> object:
         """Every number has a form."""
         if isinstance(value, int) and not -SAFE_INT <= value <= SAFE_INT:
             return number_tag(value)
         return value if value - value == 0.0 else number_tag(value)
 
-    def container(self, kind: str, value: Any, depth: int) -> object:
+    def container(self, value: Any, depth: int) -> object:
         """A tuple as a list: what went through JSON once compares equal to what did not."""
-        if kind == "tuple":
+        if type(value) is tuple:
             return self.sequence(value, depth)
-        return super().container(kind, value, depth)
+        return super().container(value, depth)
 
     def other(self, value: Any, depth: int) -> object:
         """The fields of a data object, the content of a subclass, else a token of its own."""
         if isinstance(value, Enum):
             return [type_name(value), str(value.name)]
-        if isinstance(value, str):
-            return self.text(str.__str__(value))
-        if isinstance(value, int):
-            return self.number(int.__int__(value))
-        if isinstance(value, float):
-            return self.number(float.__float__(value))
-        if isinstance(value, dict):
-            return self.mapping(value, depth)
-        if isinstance(value, list | tuple):
-            return self.sequence(list(value), depth)
+        content = self.content(value, depth)
+        if content:
+            return content[0]
         fields = _fields_of(value)
         if fields is None:
             return [type_name(value), os.urandom(16).hex()]

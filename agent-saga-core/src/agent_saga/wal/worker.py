@@ -4,8 +4,8 @@ Rules of this part:
 
 - The thread sleeps until it is kicked, and works once per kick; a kick during the work means once
   more. It starts with the first kick, and never ends because of what its work raised.
-- It is a daemon thread: a process that ends without closing its log loses nothing that was handed to
-  the operating system.
+- It is a daemon thread: a process that ends without closing its log loses nothing that was handed
+  to the operating system.
 - After work that left something to note, it waits a moment; if nobody kicked, it runs `idle`.
 """
 

@@ -2,8 +2,8 @@
 
 Rules of this part:
 
-- A writer's id sorts by the time at which it began and is unique without asking anybody; it is the
-  name of its folder, so it holds nothing but digits, letters and a dash.
+- A writer's id sorts by the time at which it began and is unique without asking anybody; it is
+  the name of its folder, so it holds nothing but digits, letters and a dash.
 """
 
 from __future__ import annotations

@@ -1,0 +1,346 @@
+"""The first half of a log: records go into a buffer, and from there to the operating system.
+
+Rules of this part:
+
+- `append` encodes and buffers. Whoever needs the record outside drains the buffer, under one
+  lock; a drain stamps once and writes at a fixed place, so that repeating an interrupted one is
+  harmless.
+- While a sync is in flight the records of one loop turn are written together; else at once.
+- Only intents are refused for lack of room or speed, before their effect. The records that tell
+  how something ended are refused only by a log that is poisoned for good, or closed.
+- Two locks: `_lock` guards what is in memory and is held for moments; `_io` keeps writes in
+  order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Final
+
+from agent_saga.domain.records import INTENTS, OBSERVATIONS, Ev
+from agent_saga.errors import WALBackpressure, WALError, WALPoisoned
+from agent_saga.wal.buffer import Batch, Buffer, own_entry
+from agent_saga.wal.contract import BackpressurePolicy, Capabilities, Counters
+from agent_saga.wal.encoding import EMPTY, Fragment, masked
+from agent_saga.wal.format import Chain, Entry, first_hash, size_of
+from agent_saga.wal.waiters import Future, poisoned, settle, stalled
+
+__all__ = ["AppendingLog", "now_us"]
+
+_REFUSABLE: Final = INTENTS | OBSERVATIONS
+
+
+class AppendingLog(ABC):
+    """Buffer, chain and batches; `BaseWAL` adds what makes them durable."""
+
+    address: str = ""
+    capabilities: Capabilities
+    syncs_inline = False
+    """Whether what is written is durable at once, with nothing to wait for."""
+
+    policy: BackpressurePolicy
+    stall_after: float
+    max_unsynced: int
+
+    def _reset(self) -> None:
+        """Begin as if nothing had been written: at the start, and in a forked child."""
+        self.writer = ""
+        self.counters = Counters()
+        self.synced = 0
+        self.written = 0
+        self._live = False
+        self._closed = False
+        self._cause: BaseException | None = None
+        self._lock = threading.Lock()
+        self._io = threading.Lock()
+        self._opening = threading.Lock()
+        self._buffer = Buffer()
+        self._turns: dict[asyncio.AbstractEventLoop, Future] = {}
+
+    # --- what a backend gives ---------------------------------------------------------------------
+
+    @abstractmethod
+    def _open(self) -> Mapping[str, object]:
+        """Make the writer, set `self.writer`, and return what WRITER_OPEN tells about it."""
+
+    @abstractmethod
+    def _write(self, batch: Batch) -> None:
+        """Hand a batch to the operating system; may be called again with the same batch."""
+
+    def _must_seal(self, size: int) -> bool:
+        """Whether the segment must be sealed before a record of about `size` bytes; lock held."""
+        del size
+        return False
+
+    def _room_for_intent(self) -> None:
+        """Raise `WALFull` when an intent could take the room of endings."""
+        return
+
+    # --- what the other half gives ----------------------------------------------------------------
+
+    @abstractmethod
+    def start_sync(self) -> None:
+        """Start a sync of everything appended, without waiting for it."""
+
+    @abstractmethod
+    def wait_durable(self, seq: int, timeout: float | None = None) -> None:
+        """Block this thread until a record is durable."""
+
+    @abstractmethod
+    def _in_flight(self) -> bool:
+        """Whether a sync is running or about to run."""
+
+    @abstractmethod
+    def _after_write(self) -> None:
+        """Note that `written` has grown; lock held."""
+
+    @abstractmethod
+    def _after_drain(self) -> None:
+        """Note that a drain has ended well; no lock held."""
+
+    @abstractmethod
+    def _poison(self, error: BaseException) -> None:
+        """Nothing is promised any more: every waiter fails with the cause."""
+
+    # --- append -----------------------------------------------------------------------------------
+
+    def append(
+        self,
+        event: str,
+        *,
+        saga: str = "",
+        epoch: int = 0,
+        step: str = "",
+        generation: int = 0,
+        payload: Fragment | Mapping[str, object] = EMPTY,
+    ) -> int:
+        """Buffer a record and return its sequence.
+
+        Args:
+            event: the record's name.
+            saga: the saga's id; `epoch`, `step` and `generation` belong to it.
+            epoch: the saga's epoch, from 0.
+            step: the step's id.
+            generation: the step's generation, from 0.
+            payload: encoded by `wal.encoding`; a mapping is encoded and masked here.
+
+        Raises:
+            WALBackpressure: an intent, and the disk is not keeping up.
+            WALFull: an intent, and there is no room for it and its endings.
+            WALPoisoned: the log could not write, or was closed.
+            TypeError: the payload is bytes that were not encoded by `wal.encoding`.
+
+        A crash right after it loses the record: `drain` hands it out, a barrier makes it durable.
+        """
+        fragment = payload if type(payload) is Fragment else _encoded(payload)
+        if not self._live:
+            self._begin()
+        if event in _REFUSABLE and not self._admit(event):
+            return self.seq
+        entry = (now_us(), event, saga, epoch, step, generation, fragment)
+        with self._lock:
+            return self._enqueue(entry)
+
+    def append_out(
+        self,
+        event: str,
+        *,
+        saga: str = "",
+        epoch: int = 0,
+        step: str = "",
+        generation: int = 0,
+        payload: Fragment | Mapping[str, object] = EMPTY,
+        sync: bool = False,
+    ) -> tuple[int, bool]:
+        """Append, and write at once unless a sync is in flight.
+
+        Args:
+            event: the record's name; this and the ids are those of `append`.
+            saga: the saga's id.
+            epoch: the saga's epoch.
+            step: the step's id.
+            generation: the step's generation.
+            payload: the encoded payload, or a mapping.
+            sync: start a sync at once, without waiting for it.
+
+        Returns:
+            The record's sequence, and whether it is with the operating system already; if not,
+            `out_future` waits for this loop turn's batch and `drain` writes now.
+
+        Raises:
+            WALError: as `append` and `drain` do.
+        """
+        seq = self.append(
+            event, saga=saga, epoch=epoch, step=step, generation=generation, payload=payload
+        )
+        alone = not self._in_flight()
+        if alone:
+            self.drain()
+        if sync:
+            self.start_sync()
+        return seq, alone
+
+    @property
+    def seq(self) -> int:
+        """The sequence of the last record that was appended."""
+        return self._buffer.seq
+
+    def _begin(self) -> None:
+        """Open the writer at its first record."""
+        with self._opening:
+            if self._live:
+                return
+            if self._cause is not None or self._closed:
+                raise self._refusal()
+            facts = self._open()
+            buffer = Buffer(Chain(0, first_hash(self.writer)))
+            buffer.observing = self._buffer.observing
+            opening = own_entry(now_us(), Ev.WRITER_OPEN, facts)
+            buffer.put(opening, size_of(opening))
+            self._buffer = buffer
+            self._live = True
+
+    def _enqueue(self, entry: Entry) -> int:
+        """Put an entry into the buffer; lock held."""
+        if self._cause is not None or self._closed:
+            raise self._refusal()
+        size = size_of(entry)
+        if self._must_seal(size):
+            self._buffer.put_seal(entry[0])
+        return self._buffer.put(entry, size)
+
+    def _refusal(self) -> WALPoisoned:
+        if self._cause is not None:
+            return poisoned(self._cause)
+        return WALPoisoned("The log was closed.", fix="Make a new one; a closed log stays closed.")
+
+    def _admit(self, event: str) -> bool:
+        """Whether an intent or observation may go in; False when it is dropped."""
+        if self._buffer.backlog > self.max_unsynced:
+            if event not in INTENTS:
+                dropped = self.policy is BackpressurePolicy.DROP_SILENT
+                self.counters.dropped += dropped
+                return not dropped
+            self._hold_back()
+        if event in INTENTS:
+            self._room_for_intent()
+        return True
+
+    def _hold_back(self) -> None:
+        """Refuse an intent, or block its thread until the disk has caught up."""
+        deadline = time.monotonic() + self.stall_after
+        if self.policy is BackpressurePolicy.BLOCK:
+            while self._buffer.backlog > self.max_unsynced and time.monotonic() < deadline:
+                self._wait_a_while(deadline)
+            if self._buffer.backlog <= self.max_unsynced:
+                return
+        raise WALBackpressure(
+            f"{self._buffer.backlog} bytes wait for the disk; the call was refused.",
+            fix="Try again later, run fewer sagas at once, or use a faster disk.",
+        )
+
+    def _wait_a_while(self, deadline: float) -> None:
+        try:
+            self.wait_durable(self.seq, max(0.001, deadline - time.monotonic()))
+        except WALPoisoned:
+            raise
+        except WALError:
+            return
+
+    # --- out of the process -----------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Hand everything that was appended to the operating system, on this thread.
+
+        Raises:
+            WALPoisoned: the log cannot write any more.
+            WALStalled: another thread has been inside a write for longer than `stall_after`.
+
+        Repeating an interrupted drain writes the same bytes to the same place.
+        """
+        if not self._io.acquire(timeout=self.stall_after):
+            raise stalled(self.stall_after)
+        try:
+            self._drain()
+        finally:
+            self._io.release()
+        self._after_drain()
+
+    def _drain(self) -> None:
+        """Write batch by batch; io lock held."""
+        with self._lock:
+            batch = self._stamp()
+        while batch is not None:
+            try:
+                self._write(batch)
+            except WALError:
+                raise
+            except Exception as error:
+                self._poison(error)
+                raise poisoned(error) from error
+            with self._lock:
+                batch = self._note_written(batch)
+
+    def _stamp(self) -> Batch | None:
+        """The next batch; lock held."""
+        if self._cause is not None:
+            raise poisoned(self._cause)
+        return self._buffer.stamp(self.synced)
+
+    def _note_written(self, batch: Batch) -> Batch | None:
+        """Note a written batch and return the next one; lock held."""
+        self.written = batch.last
+        counters = self.counters
+        counters.writes += 1
+        counters.records += batch.records
+        counters.bytes += len(batch.data)
+        more = self._buffer.written()
+        self._after_write()
+        return self._stamp() if more else None
+
+    def out_future(self, seq: int, loop: asyncio.AbstractEventLoop) -> Future | None:
+        """Wait until a record is with the operating system; one write per loop turn serves all.
+
+        Args:
+            seq: the record's sequence.
+            loop: the running loop of this thread.
+
+        Returns:
+            None when it is there already; else a future that may fail with a `WALError`.
+        """
+        if self.written >= seq:
+            return None
+        future = self._turns.get(loop)
+        if future is None:
+            for other in [one for one in self._turns if one.is_closed()]:
+                del self._turns[other]
+            future = self._turns[loop] = loop.create_future()
+            loop.call_soon(self._end_turn, loop)
+        return future
+
+    def _end_turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        future = self._turns.pop(loop)
+        try:
+            self.drain()
+        except WALError as error:
+            settle((future,), error)
+        else:
+            settle((future,), None)
+
+
+def now_us() -> int:
+    """Wall clock: whole microseconds since the epoch."""
+    return time.time_ns() // 1000
+
+
+def _encoded(payload: object) -> Fragment:
+    if not isinstance(payload, Mapping):
+        raise TypeError(
+            f"A payload is a Fragment or a mapping, not {type(payload).__name__}: bytes that were "
+            "not made by agent_saga.wal.encoding may hold a secret."
+        )
+    return masked(dict(payload))[0]
