@@ -2,15 +2,16 @@
 
 Rules of this part:
 
-- One root, `AgentSagaError`; the branches say who must act. `ConfigurationError`: the author of the
-  program. `RefusedError`: nobody, the system worked and the effect did not happen. `StepError`: the
-  caller of one tool. `SagaError`: the caller of the boundary. `WALError` and `StateError`: the operator.
+- One root, `AgentSagaError`; the branches say who must act. `ConfigurationError`: the author of
+  the program. `RefusedError`: nobody, the system worked and the effect did not happen.
+  `StepError`: the caller of one tool. `SagaError`: the caller of the boundary. `WALError` and
+  `StateError`: the operator.
 - Each class has a stable `code` (`SAGA-…`) that never changes its meaning, and may carry `fix`: the
   next thing to do, as one sentence or command. `str(error)` is the whole message with code and fix.
 - `NotApplied` is both an answer of a prober and an exception that a tool may raise; either way it
   says: this call had no effect.
-- What user code must not swallow leaves a boundary as it came (`CancelledError`, `KeyboardInterrupt`,
-  `SystemExit`), with the report in its notes.
+- What user code must not swallow leaves a boundary as it came (`CancelledError`,
+  `KeyboardInterrupt`, `SystemExit`), with the report in its notes.
 """
 
 from __future__ import annotations
@@ -248,8 +249,8 @@ class NotApplied(StepError):
     """The call had no effect: raised by a tool, or returned by a prober.
 
     Args:
-        reason: what was observed.
-        final: True when nothing can arrive late either (for example the provider has spent the key).
+        reason: what was observed. final: True when nothing can arrive late either (for example the
+            provider has spent the key).
     """
 
     code = "SAGA-304"

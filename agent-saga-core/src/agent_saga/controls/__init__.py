@@ -1,1 +1,1 @@
-"""What is judged before an effect: rules and approvals. Judgement only; the engine makes the calls."""
+"""What is judged before an effect: rules and approvals; the engine makes the calls."""

@@ -2,10 +2,10 @@
 
 Rules of this part:
 
-- A request is bound, by its id, to saga, step, generation, tool, rule and arguments. An answer counts
-  for exactly that; arguments that changed while the human thought are refused.
-- An approver who is not named, an answer that is none, a provider that raises or takes too long: the
-  call is refused. Fails closed.
+- A request is bound, by its id, to saga, step, generation, tool, rule and arguments. An answer
+  counts for exactly that; arguments that changed while the human thought are refused.
+- An approver who is not named, an answer that is none, a provider that raises or takes too long:
+  the call is refused. Fails closed.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, Protocol, TextIO
 from agent_saga.domain.identity import joined
 from agent_saga.errors import ApprovalDenied
 from agent_saga.wal.encoding import decode, masked
+
 
 class ApprovalRequest:
     """What a human is asked.

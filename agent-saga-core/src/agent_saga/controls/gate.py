@@ -2,9 +2,10 @@
 
 Rules of this part:
 
-- One path: `judge` returns None (go on) or an `Ask`, and raises a `RefusedError` otherwise. No verdict
-  is ever only returned.
-- Every IRREVERSIBLE call needs a human's approval. Without a provider it is refused, naming the setting.
+- One path: `judge` returns None (go on) or an `Ask`, and raises a `RefusedError` otherwise. No
+  verdict is ever only returned.
+- Every IRREVERSIBLE call needs a human's approval. Without a provider it is refused, naming the
+  setting.
 - After any wait the call is judged again, with the rules that were approved already satisfied.
 - A call whose arguments nobody named cannot be approved: the approval would be bound to nothing.
 """
@@ -63,9 +64,7 @@ class PreFlightGate:
         for rule in self.rules:
             if not isinstance(rule, Rule):
                 raise ConfigurationError(f"The gate takes Rules, not {type(rule).__name__}.")
-        if approval_provider is not None and not callable(
-            getattr(approval_provider, "ask", None)
-        ):
+        if approval_provider is not None and not callable(getattr(approval_provider, "ask", None)):
             raise ConfigurationError("The approval provider has no `ask` method.")
         self.approval_provider = approval_provider
         self.approval_timeout = approval_timeout
@@ -75,9 +74,7 @@ class PreFlightGate:
         rules = tuple(more)
         if not rules:
             return self
-        return PreFlightGate(
-            (*self.rules, *rules), self.approval_provider, self.approval_timeout
-        )
+        return PreFlightGate((*self.rules, *rules), self.approval_provider, self.approval_timeout)
 
     def concerns(self, semantics: ActionSemantics) -> bool:
         """Say whether a call of these semantics has to be judged at all."""
@@ -117,7 +114,8 @@ class PreFlightGate:
                 f"{view.tool} needs a human's approval, and there is nobody to ask.",
                 rule=rule,
                 reason=reason,
-                fix="Give the gate a provider: PreFlightGate(approval_provider=ConsoleApprovals()).",
+                fix="Give the gate somebody to ask: "
+                "PreFlightGate(approval_provider=ConsoleApprovals()).",
             )
         return Ask(rule, reason, self.approval_provider, self.approval_timeout)
 

@@ -70,7 +70,8 @@ class Rule:
         reason: why, for the model or the person that is refused.
 
     Raises:
-        ConfigurationError: the predicate is asynchronous or no function, or `then` is something else.
+        ConfigurationError: the predicate is asynchronous or no function, or `then` is something
+            else.
     """
 
     __slots__ = ("name", "reason", "then", "when")
@@ -99,7 +100,9 @@ class Rule:
         except Exception as error:
             raise self._refusal(f"the rule raised {type(error).__name__}: {error}") from error
         if type(answer) is not bool:
-            raise self._refusal(f"the rule answered {type(answer).__name__}, neither True nor False")
+            raise self._refusal(
+                f"the rule answered {type(answer).__name__}, neither True nor False"
+            )
         return self.then if answer else Verdict.ALLOW
 
     def _refusal(self, reason: str) -> RefusedError:
@@ -128,8 +131,8 @@ def semantics_is(semantics: ActionSemantics | str) -> Predicate:
 def arg_exceeds(arg: str, limit: float | Decimal) -> Predicate:
     """Return a predicate: this argument is a number above the limit.
 
-    An argument that is there and is no finite number cannot be judged, which refuses the call; a call
-    without the argument does not exceed anything.
+    An argument that is there and is no finite number cannot be judged, which refuses the call; a
+    call without the argument does not exceed anything.
     """
     bound = _number(limit)
 

@@ -2,10 +2,11 @@
 
 Rules of this part:
 
-- A `Compensation` names a registered handler (which any process can find again), or holds a function
-  (which only this process can run), or both; a registered handler wins, in process too.
+- A `Compensation` names a registered handler (which any process can find again), or holds a
+  function (which only this process can run), or both; a registered handler wins, in process too.
 - A factory may answer with a `Compensation`, with a mapping of `handler` and `kwargs`, or with
-  `Compensation.none(reason)`: nothing needs undoing. Anything else leaves the step without an inverse.
+  `Compensation.none(reason)`: nothing needs undoing. Anything else leaves the step without an
+  inverse.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ class Compensation:
     @property
     def label(self) -> str:
         """How a report names this inverse."""
-        return self.description or self.handler or getattr(self.fn, "__qualname__", "inverse")
+        name: str = getattr(self.fn, "__qualname__", "inverse")
+        return self.description or self.handler or name
 
 
 def from_answer(answer: object) -> Compensation:
@@ -91,5 +93,6 @@ def from_answer(answer: object) -> Compensation:
         )
     raise CompensationError(
         f"The factory answered {type(answer).__name__}, which is no compensation.",
-        fix="Return a Compensation, a dict with 'handler' and 'kwargs', or Compensation.none(reason).",
+        fix="Return a Compensation, a dict with 'handler' and 'kwargs', or "
+        "Compensation.none(reason).",
     )

@@ -1,279 +1,279 @@
-"""From records to sagas: what a reader of the log knows.
+"""Records folded into the state of every saga: what a reader knows.
 
 Rules of this part:
 
-- Records come in a saga's order. Each goes through the lifecycle tables; one that the tables forbid, an
-  unknown event, or a payload that cannot be read makes the saga a human's case (`problems`) and never
-  stops the others.
-- `clean` is true only for a saga that ended and left nothing standing that was neither undone nor
-  declared; a saga without an end is not clean.
+- Every record goes through the lifecycle tables. One that they do not allow, one of an unknown
+  kind, one whose payload is needed and cannot be read: a fault of its saga, which is then a human's
+  case; the other sagas are folded on.
+- The records of a saga come in the order (epoch, sequence). An epoch belongs to one writer; a
+  record of an earlier epoch, or of a second writer in one epoch, is stale: it changes no state and
+  is a fault.
+- Payloads are data from outside: a fact of another form than expected counts as not there.
+- Memory is what the sagas' steps take; the records themselves are let go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
-from agent_saga.domain.lifecycle import (
-    STEP_STANDS,
-    SagaState,
-    ScopeState,
-    StepState,
-    saga_after,
-    scope_after,
-    step_after,
-)
-from agent_saga.domain.records import NEEDS, Ev
-from agent_saga.errors import IllegalTransition
+from agent_saga.domain.lifecycle import SagaState, ScopeState, saga_after, scope_after, step_after
+from agent_saga.domain.records import Ev
+from agent_saga.domain.views import SagaView, StepView
+from agent_saga.errors import IllegalTransition, WALError
 
-_ENDED: Final = frozenset({SagaState.COMMITTED, SagaState.ROLLED_BACK})
-_SAGA_EVENTS: Final = frozenset({e for e in NEEDS if e.startswith("SAGA_")})
-_SILENT: Final = frozenset({Ev.STEP_REFUSED})
+__all__ = ["FoldableRecord", "apply", "fold"]
+
+Facts = Mapping[str, Any]
 
 
-class LogRecord(Protocol):
-    """What the fold reads of a record."""
+class FoldableRecord(Protocol):
+    """What is read of a record; the log's records have this form."""
 
     @property
-    def event(self) -> str: ...
+    def time(self) -> int:
+        """Microseconds since the epoch, for display."""
+
     @property
-    def saga(self) -> str: ...
+    def event(self) -> str:
+        """What happened."""
+
     @property
-    def step(self) -> str: ...
+    def saga(self) -> str:
+        """The saga's id; empty for records of the writer itself."""
+
     @property
-    def epoch(self) -> int: ...
+    def epoch(self) -> int:
+        """The epoch of the saga under which it was written."""
+
     @property
-    def generation(self) -> int: ...
+    def step(self) -> str:
+        """The step's id, or an empty string."""
+
     @property
-    def seq(self) -> int: ...
+    def generation(self) -> int:
+        """The step's generation."""
+
     @property
-    def time(self) -> int: ...
+    def writer(self) -> str:
+        """Who wrote it."""
+
     @property
-    def data(self) -> Any: ...
+    def data(self) -> Any:
+        """The payload as plain data; None when it was erased."""
 
 
-class StepView:
-    """One step as the log tells it.
+def fold(records: Iterable[FoldableRecord]) -> dict[str, SagaView]:
+    """Return every saga of a log by its id, in the order of their first records.
 
-    Attributes:
-        id, tool, semantics, scope: which call it is; the scope is the path of savepoints.
-        state, generation: where it stands.
-        arguments, result, inverse: as recorded; secrets are masked.
-        detail: the last thing said about it (an error, a reason, evidence).
-        approved_by: who let it through.
-        order: its outcome's sequence, or None; intent_order: its intent's.
+    Args:
+        records: the records of a log; those of one saga in the order (epoch, sequence).
     """
-
-    __slots__ = (
-        "approved_by",
-        "arguments",
-        "detail",
-        "generation",
-        "id",
-        "intent_order",
-        "inverse",
-        "order",
-        "result",
-        "scope",
-        "semantics",
-        "state",
-        "tool",
-    )
-
-    def __init__(self, step: str) -> None:
-        self.id = step
-        self.tool = "?"
-        self.semantics = ""
-        self.scope: tuple[str, ...] = ()
-        self.state = StepState.NEW
-        self.generation = 0
-        self.arguments: Any = None
-        self.result: Any = None
-        self.inverse: Mapping[str, Any] | None = None
-        self.detail = ""
-        self.approved_by = ""
-        self.order: int | None = None
-        self.intent_order = 0
-
-    @property
-    def reversible(self) -> bool:
-        """Whether leaving it undone harms nobody."""
-        return self.semantics == "REVERSIBLE"
-
-    @property
-    def stands(self) -> bool:
-        """Whether its effect may stand without having been undone or declared."""
-        return not self.reversible and self.state in STEP_STANDS
-
-
-class SagaView:
-    """One saga as the log tells it.
-
-    Attributes:
-        id, name, labels: which saga it is.
-        state, epoch, begun, last: where it stands, and when its first and last records were written.
-        cause: why it was undone.
-        steps: its steps by id, in the order of their first record.
-        scopes: the states of its savepoints by path.
-        refused: how many calls were refused before their effect.
-        problems: what a reader could not make sense of; a human's case.
-    """
-
-    __slots__ = (
-        "begun",
-        "cause",
-        "epoch",
-        "id",
-        "labels",
-        "last",
-        "name",
-        "problems",
-        "refused",
-        "scopes",
-        "state",
-        "steps",
-    )
-
-    def __init__(self, saga: str) -> None:
-        self.id = saga
-        self.name = ""
-        self.labels: Mapping[str, Any] = {}
-        self.state = SagaState.NEW
-        self.epoch = 0
-        self.begun = 0
-        self.last = 0
-        self.cause = ""
-        self.steps: dict[str, StepView] = {}
-        self.scopes: dict[tuple[str, ...], ScopeState] = {}
-        self.refused = 0
-        self.problems: list[str] = []
-
-    @property
-    def standing(self) -> list[StepView]:
-        """The steps whose effect may stand without having been undone or declared."""
-        if self.state is SagaState.COMMITTED:
-            return [s for s in self.steps.values() if s.stands]
-        undone = (StepState.COMPENSATED, StepState.NOT_APPLIED, StepState.KEPT)
-        return [
-            s
-            for s in self.steps.values()
-            if not s.reversible and s.state not in undone and not _nothing_to_undo(s)
-        ]
-
-    @property
-    def kept(self) -> list[StepView]:
-        """The steps that stand for ever, as a human approved."""
-        return [s for s in self.steps.values() if s.state is StepState.KEPT]
-
-    @property
-    def clean(self) -> bool:
-        """Whether it ended and left nothing standing that was neither undone nor declared."""
-        return (
-            self.state in _ENDED and not self.standing and not self.kept and not self.problems
-        )
-
-
-def _nothing_to_undo(step: StepView) -> bool:
-    return step.state is StepState.COMMITTED and "none" in (step.inverse or {})
-
-
-def fold(records: Iterable[LogRecord]) -> dict[str, SagaView]:
-    """Return the sagas of a log by id, in the order of their first record."""
     sagas: dict[str, SagaView] = {}
     for record in records:
         if record.saga:
             view = sagas.get(record.saga)
             if view is None:
                 view = sagas[record.saga] = SagaView(record.saga)
-            take(view, record)
+            apply(view, record)
     return sagas
 
 
-def take(view: SagaView, record: LogRecord) -> None:
-    """Take one record into a saga's view; never raises for what the record holds."""
-    view.epoch = max(view.epoch, record.epoch)
-    view.begun = view.begun or record.time
+def apply(view: SagaView, record: FoldableRecord) -> None:
+    """Take one record into a saga's state.
+
+    Args:
+        view: the saga; it is changed.
+        record: its next record.
+    """
+    view.began = view.began or record.time
     view.last = max(view.last, record.time)
+    stale = _stale(view, record)
+    if stale:
+        view.faults.append(stale)
+        return
+    taker = _TAKERS.get(record.event)
+    if taker is None:
+        view.faults.append(f"a record of the unknown kind {record.event}")
+        return
+    try:
+        taker(view, record)
+    except IllegalTransition as error:
+        view.faults.append(error.message)
+
+
+def _stale(view: SagaView, record: FoldableRecord) -> str:
+    """Say why a record may change nothing, or return an empty string."""
+    if record.epoch < view.epoch:
+        return f"a stale {record.event} of epoch {record.epoch} after epoch {view.epoch}"
+    view.epoch = record.epoch
+    owner = view.writers.setdefault(record.epoch, record.writer)
+    if owner != record.writer:
+        return f"a stale {record.event}: epoch {record.epoch} has two writers"
+    return ""
+
+
+def _facts(record: FoldableRecord) -> Facts:
+    """Return the payload as a mapping; empty when it cannot be read as one."""
     try:
         data = record.data
-        fields: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
-        _take(view, record, fields)
-    except IllegalTransition as error:
-        view.problems.append(f"record {record.seq}: {error.message}")
-    except Exception as error:
-        view.problems.append(f"record {record.seq} cannot be read: {type(error).__name__}: {error}")
+    except WALError:
+        return {}
+    return data if isinstance(data, Mapping) else {}
 
 
-def _take(view: SagaView, record: LogRecord, fields: Mapping[str, Any]) -> None:
-    event = record.event
-    if event not in NEEDS:
-        view.problems.append(f"record {record.seq} has the unknown event {event[:60]!r}")
-    elif event == Ev.SAGA_UNWINDING and fields.get("scope"):
-        _scope(view, tuple(fields["scope"]), "UNWINDING")
-    elif event in _SAGA_EVENTS:
-        _saga(view, event, fields)
-    elif event == Ev.SCOPE_OPEN:
-        _scope(view, tuple(fields["path"]), "OPEN")
-    elif event == Ev.SCOPE_CLOSED:
-        _scope(view, tuple(fields["path"]), str(fields["result"]))
-    elif event in _SILENT:
-        view.refused += 1
-    elif record.step:
-        _step(view, record, fields)
+def _text(facts: object, *path: str) -> str:
+    for name in path:
+        facts = facts.get(name) if isinstance(facts, Mapping) else None
+    return facts if isinstance(facts, str) else ""
 
 
-def _saga(view: SagaView, event: str, fields: Mapping[str, Any]) -> None:
-    view.state = saga_after(view.state, event)
-    about = fields.get("about")
-    if event == Ev.SAGA_BEGIN and isinstance(about, Mapping):
-        view.name = str(about.get("name", ""))
-        view.labels = about.get("labels") or {}
-    if "cause" in fields:
-        view.cause = str(fields["cause"])
+# --- the saga and its savepoints ------------------------------------------------------------------
+
+
+def _begin(view: SagaView, record: FoldableRecord) -> None:
+    view.state = saga_after(view.state, record.event)
+    view.name = _text(_facts(record), "about", "name")
+
+
+def _saga(view: SagaView, record: FoldableRecord) -> None:
+    view.state = saga_after(view.state, record.event)
+
+
+def _committed(view: SagaView, record: FoldableRecord) -> None:
+    view.state = saga_after(view.state, record.event)
+    unsettled = _facts(record).get("unsettled")
+    for step in unsettled if isinstance(unsettled, list) else ():
+        if not isinstance(step, str) or step not in view.steps:
+            view.faults.append("the commit names an unsettled step that the log does not have")
+
+
+def _unwinding(view: SagaView, record: FoldableRecord) -> None:
+    facts = _facts(record)
+    path = _path(facts.get("scope"))
+    if path is None:
+        view.faults.append("it cannot be read which boundary is being undone")
+        path = ()
+    if path:
+        _scope(view, path, "UNWINDING")
+    else:
+        view.state = saga_after(view.state, record.event)
+
+
+def _scope_open(view: SagaView, record: FoldableRecord) -> None:
+    _named_scope(view, _facts(record), "OPEN")
+
+
+def _scope_closed(view: SagaView, record: FoldableRecord) -> None:
+    facts = _facts(record)
+    _named_scope(view, facts, _text(facts, "result"))
+
+
+def _named_scope(view: SagaView, facts: Facts, event: str) -> None:
+    path = _path(facts.get("path"))
+    if path:
+        _scope(view, path, event)
+    else:
+        view.faults.append("it cannot be read which savepoint a record tells of")
 
 
 def _scope(view: SagaView, path: tuple[str, ...], event: str) -> None:
-    view.scopes[path] = scope_after(view.scopes.get(path, ScopeState.NEW), event)
+    state = view.scopes.setdefault(path, ScopeState.NEW)
+    view.scopes[path] = scope_after(state, event)
 
 
-def _step(view: SagaView, record: LogRecord, fields: Mapping[str, Any]) -> None:
+def _path(value: object) -> tuple[str, ...] | None:
+    if isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
+        return tuple(value)
+    return None
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+def _refused(view: SagaView, record: FoldableRecord) -> None:  # noqa: ARG001 - one form for all
+    view.refused += 1
+
+
+def _step(view: SagaView, record: FoldableRecord) -> None:
+    if view.state is SagaState.NEW:
+        raise IllegalTransition(f"{record.event} stands before the saga's beginning.")
+    if record.event == Ev.STEP_INTENT and view.state in _ENDED:
+        raise IllegalTransition(f"{record.event} stands after the saga's end.")
     step = view.steps.get(record.step)
     if step is None:
         step = view.steps[record.step] = StepView(record.step)
-    if record.event == Ev.STEP_INTENT:
-        step.order, step.intent_order = None, record.seq
+    if record.event == Ev.STEP_INTENT and record.generation > step.generation:
+        # A new generation takes its own place in the order of undoing.
+        view.steps[record.step] = view.steps.pop(record.step)
+    elif record.generation != step.generation:
+        raise IllegalTransition(
+            f"{record.event} is of generation {record.generation}, its step of {step.generation}."
+        )
     step.state = step_after(step.state, record.event)
-    step.generation = max(step.generation, record.generation)
-    _describe(step, fields)
-    if record.event in (Ev.STEP_COMMITTED, Ev.STEP_LATE):
-        step.order = record.seq
-        step.detail = ""
+    step.generation = record.generation
+    _learn(step, _facts(record))
 
 
-def _describe(step: StepView, fields: Mapping[str, Any]) -> None:
-    call = fields.get("call")
-    if isinstance(call, Mapping):
-        step.tool = str(call.get("tool", "?"))
-        step.semantics = str(call.get("semantics", ""))
-        step.scope = tuple(fields.get("scope") or ())
-        step.arguments = fields.get("arguments")
-    if "result" in fields:
-        step.result = fields["result"]
-    inverse = fields.get("inverse", fields.get("provisional"))
-    if isinstance(inverse, Mapping):
-        step.inverse = inverse
-    step.approved_by = str(fields.get("approved_by") or step.approved_by)
-    step.detail = _detail(fields) or step.detail
+def _learn(step: StepView, facts: Facts) -> None:
+    """Take what a record tells of its step beside the change of state."""
+    step.tool = _text(facts, "call", "tool") or step.tool
+    step.semantics = _text(facts, "call", "semantics") or step.semantics
+    step.approved_by = _text(facts, "approved_by") or step.approved_by
+    for name in ("inverse", "provisional"):
+        if name in facts:
+            step.inverse = _text(facts, name, "handler")
+            step.nothing = _text(facts, name, "none")
+            break
+    about = facts.get("about")
+    told = about if isinstance(about, Mapping) else facts
+    step.detail = _detail(told) or step.detail
 
 
-def _detail(fields: Mapping[str, Any]) -> str:
-    about = fields.get("about")
-    if isinstance(about, Mapping):
-        fields = about
-    error = fields.get("error")
-    if isinstance(error, Mapping):
-        return f"{error.get('type')}: {error.get('message')}"
-    for name in ("reason", "evidence", "missing", "ending"):
-        if fields.get(name):
-            return str(fields[name])
+def _detail(facts: Facts) -> str:
+    for name in ("missing", "reason", "error", "evidence"):
+        text = _text(facts, name) or _text(facts, name, "message") or _text(facts, name, "type")
+        if text:
+            return text
     return ""
+
+
+_ENDED: Final = (
+    SagaState.COMMITTED,
+    SagaState.ROLLED_BACK,
+    SagaState.PARTIAL,
+    SagaState.STUCK,
+)
+_SAGA_EVENTS: Final = (
+    Ev.SAGA_RELEASED,
+    Ev.SAGA_ROLLED_BACK,
+    Ev.SAGA_PARTIAL,
+    Ev.SAGA_STUCK,
+    Ev.SAGA_REOPENED,
+)
+_STEP_EVENTS: Final = (
+    Ev.STEP_INTENT,
+    Ev.STEP_ATTEMPT,
+    Ev.STEP_COMMITTED,
+    Ev.STEP_NOT_APPLIED,
+    Ev.STEP_UNKNOWN,
+    Ev.STEP_LATE,
+    Ev.STEP_COMPENSATING,
+    Ev.STEP_COMPENSATED,
+    Ev.STEP_COMPENSATION_NOT_APPLIED,
+    Ev.STEP_COMPENSATION_UNKNOWN,
+    Ev.STEP_COMPENSATION_FAILED,
+    Ev.STEP_ORPHANED,
+    Ev.STEP_UNRESOLVED,
+    Ev.STEP_KEPT,
+)
+_TAKERS: Final[dict[str, Callable[[SagaView, FoldableRecord], None]]] = {
+    **dict.fromkeys(_SAGA_EVENTS, _saga),
+    **dict.fromkeys(_STEP_EVENTS, _step),
+    Ev.SAGA_BEGIN: _begin,
+    Ev.SAGA_COMMITTED: _committed,
+    Ev.SAGA_UNWINDING: _unwinding,
+    Ev.SCOPE_OPEN: _scope_open,
+    Ev.SCOPE_CLOSED: _scope_closed,
+    Ev.STEP_REFUSED: _refused,
+}

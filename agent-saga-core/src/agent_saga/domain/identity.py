@@ -4,12 +4,13 @@ Rules of this part (R2):
 
 - A saga id is 12 random bytes; a step id is the first 16 bytes of SHA-256 over (saga id, step key):
   the same in every process, found in the log, never minted anew.
-- An idempotency key is SHA-256, in hex, over saga id, step id, generation and purpose. It is the same
-  across retries, processes, hosts and restarts, and differs between forward, inverse and fallback.
+- An idempotency key is SHA-256, in hex, over saga id, step id, generation and purpose. It is the
+  same across retries, processes, hosts and restarts, and differs between forward, inverse and
+  fallback.
 - All parts are length-prefixed before they are hashed: joining with a separator, or with nothing,
   lets two different steps collide.
-- A derived step key is (scope path, tool, ordinal of this tool in this scope); a given one is marked
-  as such, so that the two never meet.
+- A derived step key is (scope path, tool, ordinal of this tool in this scope); a given one is
+  marked as such, so that the two never meet.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def given_key(path: tuple[str, ...], tool: str, key: str) -> StepKey:
 
 
 def joined(parts: tuple[str, ...]) -> bytes:
-    """Return the parts as bytes, each behind its length, so that no two tuples give the same bytes."""
+    """Return the parts as bytes, each behind its length: no two tuples give the same bytes."""
     chunks = [part.encode("utf-8", "surrogatepass") for part in parts]
     return b"".join([b"%d:%b" % (len(chunk), chunk) for chunk in chunks])
 

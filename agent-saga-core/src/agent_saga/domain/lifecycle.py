@@ -1,13 +1,14 @@
 """The lifecycle tables: which record may follow which, for a step, a saga and a savepoint.
 
 Every record goes through these tables, in the process that writes it and in every reader. What a
-table does not list is illegal: a writer raises `IllegalTransition`, a reader hands the saga to a human.
+table does not list is illegal: a writer raises `IllegalTransition`, a reader hands the saga to a
+human.
 
-Step: an intent without outcome is UNKNOWN; the record of it is a courtesy. A REVERSIBLE step is one
-record written after its effect, so it starts at its outcome. UNKNOWN becomes COMMITTED or NOT_APPLIED
-when a prober or a late arrival tells. Only COMMITTED and UNKNOWN steps, and those whose inverse did
-not succeed, go to COMPENSATING. A late arrival after an end shows an effect that stands: the step is
-COMMITTED again, or UNRESOLVED when its inverse had run already.
+Step: an intent without outcome is UNKNOWN; the record of it is a courtesy. A REVERSIBLE step is
+one record written after its effect, so it starts at its outcome. UNKNOWN becomes COMMITTED or
+NOT_APPLIED when a prober or a late arrival tells. Only COMMITTED and UNKNOWN steps, and those
+whose inverse did not succeed, go to COMPENSATING. A late arrival after an end shows an effect that
+stands: the step is COMMITTED again, or UNRESOLVED when its inverse had run already.
 """
 
 from __future__ import annotations
@@ -109,9 +110,7 @@ _STEP_RULES: Final[dict[str, dict[StepState, StepState]]] = {
         _S.COMPENSATION_NOT_APPLIED: _S.COMPENSATION_FAILED,
     },
     Ev.STEP_ORPHANED: dict.fromkeys((_S.COMMITTED, _S.UNKNOWN, _S.INTENT), _S.ORPHANED),
-    Ev.STEP_UNRESOLVED: dict.fromkeys(
-        (_S.INTENT, *_UNDOABLE, _S.COMPENSATING), _S.UNRESOLVED
-    ),
+    Ev.STEP_UNRESOLVED: dict.fromkeys((_S.INTENT, *_UNDOABLE, _S.COMPENSATING), _S.UNRESOLVED),
     Ev.STEP_KEPT: {_S.COMMITTED: _S.KEPT},
 }
 

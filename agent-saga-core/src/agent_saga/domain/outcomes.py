@@ -91,7 +91,7 @@ def read_probe(answer: object) -> ProbeAnswer:
     if isinstance(answer, (Applied, NotApplied, CannotTell)):
         return answer
     if answer is Applied or answer is NotApplied:
-        return answer()  # type: ignore[operator,no-any-return]
+        return answer()
     return CannotTell(f"the prober answered {type(answer).__name__}")
 
 

@@ -1,8 +1,8 @@
-"""The report of a boundary: what was undone, what stands, and what to do next, as a person tells it.
+"""The report of a boundary: what was undone, what stands, and what to do next.
 
-`clean` is true only when nothing may stand that was neither undone nor declared: no failed, orphaned,
-unresolved or unsettled step, no kept pivot, no stale record. A REVERSIBLE step that was left as it is
-does not count against it.
+`clean` is true only when nothing may stand that was neither undone nor declared: no failed,
+orphaned, unresolved or unsettled step, no kept pivot, no stale record. A REVERSIBLE step that was
+left as it is does not count against it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What kind of effect a tool has: the one declaration that every tool needs.
 
-- REVERSIBLE (docs say READ_ONLY for reads): leaving it undone harms nobody. It needs no inverse to be
-  clean and never becomes an orphan; an inverse that is given is run, but nothing waits for the disk.
+- REVERSIBLE (docs say READ_ONLY for reads): leaving it undone harms nobody. It needs no inverse to
+  be clean and never becomes an orphan; an inverse that is given is run, but nothing waits for the
+  disk.
 - COMPENSABLE: somebody would miss or mind it; it has, or should have, an inverse.
 - IRREVERSIBLE: nothing undoes it. A human lets it through; then it stands for ever (a pivot).
 """
@@ -19,7 +20,7 @@ class ActionSemantics(Enum):
     REVERSIBLE = "REVERSIBLE"
     COMPENSABLE = "COMPENSABLE"
     IRREVERSIBLE = "IRREVERSIBLE"
-    READ_ONLY = "REVERSIBLE"
+    READ_ONLY = "REVERSIBLE"  # noqa: PIE796 - an alias: the word that the docs use for reads
 
     @classmethod
     def parse(cls, value: str | ActionSemantics) -> ActionSemantics:

@@ -1,9 +1,9 @@
 """Inverses written as data: `refund.using(id="$.id")`, the same grammar as in a policy file.
 
 Grammar of a string value: `$` or `$.a.b` reads the result, `$args.a` the call's arguments,
-`$prepared.a` what `prepare` returned; a part that is a whole number indexes a list; `$$…` is a literal
-that starts with one dollar sign. Every other value stands for itself; mappings and lists are walked.
-A template that never reads the result can be derived before the effect.
+`$prepared.a` what `prepare` returned; a part that is a whole number indexes a list; `$$…` is a
+literal that starts with one dollar sign. Every other value stands for itself; mappings and lists
+are walked. A template that never reads the result can be derived before the effect.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ def _reads_result(value: Any) -> bool:
     if isinstance(value, str):
         return _root(value) == "result"
     if isinstance(value, Mapping):
-        return any([_reads_result(v) for v in value.values()])
+        return any(_reads_result(v) for v in value.values())
     if isinstance(value, (list, tuple)):
-        return any([_reads_result(v) for v in value])
+        return any(_reads_result(v) for v in value)
     return False
 
 

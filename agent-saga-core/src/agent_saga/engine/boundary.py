@@ -5,12 +5,12 @@ Rules of this part:
 - Entering inside another boundary makes a savepoint of it, unless it is detached.
 - Leaving well commits the root; a savepoint is left as part of the outer saga. A shut boundary with
   calls that nobody awaited fails with `ToolNotAwaited`.
-- Leaving with an exception unwinds. From an `Exception` the caller gets `SagaAborted`, raised from it;
-  `CancelledError`, `KeyboardInterrupt` and `SystemExit` pass on unchanged, with the report in their
-  notes and in `saga_report`. `reraise=True` treats every exception so.
+- Leaving with an exception unwinds. From an `Exception` the caller gets `SagaAborted`, raised from
+  it; `CancelledError`, `KeyboardInterrupt` and `SystemExit` pass on unchanged, with the report in
+  their notes and in `saga_report`. `reraise=True` treats every exception so.
 - A boundary that cannot finish here (its coroutine is closed) releases the saga to recovery.
-- Unwinding runs in a task of its own: a cancellation of the caller does not reach it, and is passed on
-  afterwards.
+- Unwinding runs in a task of its own: a cancellation of the caller does not reach it, and is
+  passed on afterwards.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent_saga.domain.report import RollbackReport
 from agent_saga.engine import interrupts, journal
@@ -46,6 +46,11 @@ current_scope: contextvars.ContextVar[Scope | None] = contextvars.ContextVar(
     "agent_saga_scope", default=None
 )
 _UNSETTLED = ("raise", "warn")
+
+
+def loop_is_running() -> bool:
+    """Say whether an event loop is running on this thread."""
+    return asyncio._get_running_loop() is not None  # noqa: SLF001 - the documented way, and cheap
 
 
 class BoundaryOptions:
@@ -142,7 +147,7 @@ class Boundary:
         Raises:
             ConfigurationError: an event loop is running on this thread, which it would block.
         """
-        if asyncio._get_running_loop() is not None:
+        if loop_is_running():
             raise ConfigurationError(
                 "A synchronous boundary would block the event loop that is running here.",
                 fix="Use `async with`.",

@@ -3,8 +3,8 @@
 Rules of this part:
 
 - The scope is shut first; steps in flight are waited for, bounded.
-- Every unknown ending is probed. What remains unknown, and what a savepoint left standing, is carried
-  by the commit as unsettled: the boundary is then committed and not clean.
+- Every unknown ending is probed. What remains unknown, and what a savepoint left standing, is
+  carried by the commit as unsettled: the boundary is then committed and not clean.
 - Success is returned only when SAGA_COMMITTED is durable and the fence was checked after it.
 """
 
@@ -33,8 +33,8 @@ class Committed:
     """How leaving a boundary went.
 
     Attributes:
-        report: the report of the boundary.
-        cut: what came in the way; before the commit it makes the boundary fail, after it is passed on.
+        report: the report of the boundary. cut: what came in the way; before the commit it makes
+            the boundary fail, after it is passed on.
         done: the commit stands.
     """
 
@@ -81,7 +81,7 @@ def _settled(scope: Scope) -> Protocol[BaseException | None]:
     clock = saga.engine.clock
     deadline = clock.monotonic() + saga.engine.timing.settle
     for step in saga.in_flight_of(scope):
-        cut = yield StepEnded(step, max(deadline - clock.monotonic(), 0.0))
+        cut: BaseException | None = yield StepEnded(step, max(deadline - clock.monotonic(), 0.0))
         if cut is not None:
             return cut
     for step in saga.steps_of(scope):
@@ -89,7 +89,7 @@ def _settled(scope: Scope) -> Protocol[BaseException | None]:
             try:
                 cut = yield from settle_unknown(step, patient=False)
             except WALError as trouble:
-                log.error("a settled step could not be recorded: %s", trouble)
+                log.error("a settled step could not be recorded: %s", trouble)  # noqa: TRY400
                 return None
             if cut is not None:
                 return cut

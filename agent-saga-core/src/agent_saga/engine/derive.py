@@ -103,7 +103,8 @@ class UndoDeriver:
         if misfit:
             raise ConfigurationError(
                 f"The undo asks for something that it cannot get: {misfit}.",
-                fix="An undo may ask for result, args, prepared and idempotency_key, by these names.",
+                fix="An undo may ask for result, args, prepared and idempotency_key by these "
+                "names.",
             )
         self.handler: str | None = handler.name
         self.asks = [n for n in ASKED if n in handler.parameters]

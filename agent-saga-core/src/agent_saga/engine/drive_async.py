@@ -4,17 +4,19 @@ Rules of this part:
 
 - Nothing blocks the loop: synchronous functions run on the pool with a copied context; barriers are
   awaited as futures that the log's thread resolves.
-- A call without a timeout is awaited in the caller's own task, so that a cancellation reaches the tool
-  directly. With one it runs in a task of its own, is cancelled at the end of its time, and is given up
-  as running if it does not end then.
-- A cancellation that meets any other request is kept (`cut`): the request is carried out, the protocol
-  is answered with the cancellation, and the caller gets it in the end whatever the protocol says.
+- A call without a timeout is awaited in the caller's own task, so that a cancellation reaches the
+  tool directly. With one it runs in a task of its own, is cancelled at the end of its time, and is
+  given up as running if it does not end then.
+- A cancellation that meets any other request is kept (`cut`): the request is carried out, the
+  protocol is answered with the cancellation, and the caller gets it in the end whatever the
+  protocol says.
 - When the coroutine itself is closed (GeneratorExit), nothing is awaited any more.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import sys
 from collections.abc import Callable
@@ -68,6 +70,8 @@ class AsyncDriver:
         except StopIteration as end:
             result: T = end.value
             return result
+        finally:
+            protocol.close()
 
     # --- waits -----------------------------------------------------------------------------------
 
@@ -129,7 +133,8 @@ class AsyncDriver:
         loop = self.loop
 
         def wake() -> None:
-            loop.call_soon_threadsafe(ended.set)
+            with contextlib.suppress(RuntimeError):  # the loop that waited is closed
+                loop.call_soon_threadsafe(ended.set)
 
         step = request.step
         if step.scope.saga.call_when_settled(step, wake):

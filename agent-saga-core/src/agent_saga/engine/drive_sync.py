@@ -2,11 +2,11 @@
 
 Rules of this part:
 
-- Synchronous functions run on the calling thread, so that what is bound to a thread keeps working; on
-  the pool, with a copied context, when they have a timeout.
-- An awaitable runs on a private event loop only if its function is declared `loop_free`. A coroutine
-  function is refused before it is called otherwise; an awaitable that a plain function returns is
-  dropped, and its ending is unknown, since nobody knows what the function did before.
+- Synchronous functions run on the calling thread, so that what is bound to a thread keeps working;
+  on the pool, with a copied context, when they have a timeout.
+- An awaitable runs on a private event loop only if its function is declared `loop_free`. A
+  coroutine function is refused before it is called otherwise; an awaitable that a plain function
+  returns is dropped, and its ending is unknown, since nobody knows what the function did before.
 - Interrupts are kept while the engine works (see `interrupts`), and answered as a cut.
 """
 
@@ -65,6 +65,7 @@ class SyncDriver:
             result: T = end.value
             return result
         finally:
+            protocol.close()
             if held is not None:
                 held.user_code = before
 
@@ -180,9 +181,7 @@ class SyncDriver:
             return self._private_loop(call, ending.value)
         return ending
 
-    def _waited(
-        self, call: Call, done: threading.Event, timeout: float
-    ) -> BaseException | None:
+    def _waited(self, call: Call, done: threading.Event, timeout: float) -> BaseException | None:
         end = time.monotonic() + timeout
         while not done.wait(min(0.1, max(end - time.monotonic(), 0))):
             if self._interrupted():

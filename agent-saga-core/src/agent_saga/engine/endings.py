@@ -5,8 +5,9 @@ Rules of this part:
 - A call that returned took effect. A call that was never started did not.
 - Harmless endings: the tool raised `NotApplied` or a class in `not_applied_on`; Python refused the
   arguments before the body ran. Any other ending is UNKNOWN.
-- An exception that the tool raised counts as an answer of the provider, so that nothing arrives late,
-  unless it is a timeout, a cancellation, a connection error, an interrupt, or listed in `no_answer_on`.
+- An exception that the tool raised counts as an answer of the provider, so that nothing arrives
+  late, unless it is a timeout, a cancellation, a connection error, an interrupt, or listed in
+  `no_answer_on`.
 - A retry within the step: a harmless ending may be repeated; an unknown one only if the tool is
   idempotent and its window is open, or if the author listed the error in `retry_on`.
 """

@@ -3,9 +3,9 @@
 Rules of this part:
 
 - Functions, coroutine functions, partials, bound methods, builtins, classes and objects with
-  `__call__` run; generator functions of either kind are refused when wrapped, since calling one runs
-  nothing. What a call returns is judged again by the driver: an awaitable is awaited, a generator
-  drained.
+  `__call__` run; generator functions of either kind are refused when wrapped, since calling one
+  runs nothing. What a call returns is judged again by the driver: an awaitable is awaited, a
+  generator drained.
 - Arguments are recorded by name. Positional arguments beyond the named ones stand under `*`.
 - An argument error is one that Python raised before the function's body ran: it has no frame of the
   function in its traceback, and the arguments really do not bind.
@@ -52,7 +52,8 @@ class Form:
         """Return the arguments by name, as they are recorded, judged and bound to approvals.
 
         Args:
-            args, kwargs: the arguments of the call.
+            args: the positional arguments.
+            kwargs: the keyword arguments.
             skip: so many leading parameters (`self`) are not among them.
         """
         if not args:
@@ -68,7 +69,7 @@ class Form:
 def _accepted(parameters: Mapping[str, inspect.Parameter]) -> frozenset[str] | None:
     if not parameters:
         return None
-    if any([p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()]):
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
         return None
     return frozenset([n for n, p in parameters.items() if p.kind in _NAMED])
 
@@ -91,7 +92,8 @@ def never_ran(
     Args:
         fn: the function that was called.
         error: what the call raised, with the traceback as it stood where the call was made.
-        args, kwargs: the arguments of the call.
+        args: the positional arguments of the call.
+        kwargs: its keyword arguments.
     """
     if not isinstance(error, TypeError):
         return False

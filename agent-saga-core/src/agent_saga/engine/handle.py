@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import functools
 from collections.abc import Callable, Mapping
@@ -10,7 +9,7 @@ from typing import Any, NoReturn, TypeVar
 
 from agent_saga.domain.report import RollbackReport
 from agent_saga.domain.semantics import ActionSemantics
-from agent_saga.engine.boundary import current_scope
+from agent_saga.engine.boundary import current_scope, loop_is_running
 from agent_saga.engine.retry import RetryPolicy
 from agent_saga.engine.saga import Scope
 from agent_saga.engine.tool import declare
@@ -66,7 +65,11 @@ class SagaHandle:
         Args:
             tool: how log, rules and reports name it.
             forward: the effect; called without arguments (it may take `idempotency_key`).
-            semantics, compensate, timeout, retry, options: as for `safe_tool`.
+            semantics: what the effect is; `compensate=` alone means COMPENSABLE.
+            compensate: how the inverse is derived from the result.
+            timeout: seconds for one attempt.
+            retry: attempts within the step.
+            **options: further options as for `safe_tool`.
             arguments: what rules and approvals read, and what identifies a blind retry.
             key: names the step; the same key in this saga is the same step.
 
@@ -86,7 +89,7 @@ class SagaHandle:
         call = Invocation(
             self._scope, declared, dict(arguments or {}), (), {}, key, named=arguments is not None
         )
-        if asyncio._get_running_loop() is not None:
+        if loop_is_running():
             return call.start()
         return call.run()
 

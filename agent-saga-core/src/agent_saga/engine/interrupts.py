@@ -2,12 +2,13 @@
 
 Rules of this part:
 
-- While a synchronous boundary is open in the main thread and Python's own handler is in place, SIGINT is
-  taken by a handler that raises KeyboardInterrupt only while the user's code runs. Otherwise the
-  interrupt is kept and raised when the engine hands control back.
-- During unwinding the first interrupt is kept; a second one ends the unwinding, and the saga is released
-  to recovery.
-- Other threads, and programs with a handler of their own (asyncio's runner has one), are left alone.
+- While a synchronous boundary is open in the main thread and Python's own handler is in place,
+  SIGINT is taken by a handler that raises KeyboardInterrupt only while the user's code runs.
+  Otherwise the interrupt is kept and raised when the engine hands control back.
+- During unwinding the first interrupt is kept; a second one ends the unwinding, and the saga is
+  released to recovery.
+- Other threads, and programs with a handler of their own (asyncio's runner has one), are left
+  alone.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ import signal
 import threading
 from types import FrameType
 
-_installed = 0
-
 
 class Interrupts:
     """The kept interrupts of the main thread.
@@ -25,11 +24,13 @@ class Interrupts:
     Attributes:
         user_code: an interrupt may be raised at once.
         kept: how many came meanwhile.
+        installed: how many open boundaries have taken SIGINT over.
     """
 
-    __slots__ = ("kept", "user_code")
+    __slots__ = ("installed", "kept", "user_code")
 
     def __init__(self) -> None:
+        self.installed = 0
         self.user_code = True
         self.kept = 0
 
@@ -52,28 +53,26 @@ main = Interrupts()
 
 def here() -> Interrupts | None:
     """Return the main thread's interrupts if this is the main thread and they are in our hands."""
-    if _installed and threading.current_thread() is threading.main_thread():
+    if main.installed and threading.current_thread() is threading.main_thread():
         return main
     return None
 
 
 def install() -> bool:
     """Take SIGINT over; return whether that was done and must be undone with `remove`."""
-    global _installed
     if threading.current_thread() is not threading.main_thread():
         return False
-    if not _installed and signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    if not main.installed and signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return False
-    if not _installed:
+    if not main.installed:
         main.user_code, main.kept = True, 0
         signal.signal(signal.SIGINT, main.handle)
-    _installed += 1
+    main.installed += 1
     return True
 
 
 def remove() -> None:
     """Give SIGINT back to Python's own handler when the last boundary has ended."""
-    global _installed
-    _installed -= 1
-    if not _installed:
+    main.installed -= 1
+    if not main.installed:
         signal.signal(signal.SIGINT, signal.default_int_handler)

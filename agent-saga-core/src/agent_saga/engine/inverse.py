@@ -2,11 +2,12 @@
 
 Rules of this part:
 
-- Every attempt is announced before it is made, then the fence is checked. All attempts carry the same
-  idempotency key, here and in recovery.
-- A further attempt is made only when the earlier one is known not to have taken effect (the handler
-  raised `NotApplied`, or its reconciler saw that it does not hold and nothing can arrive late), or when
-  the handler is declared idempotent and its window is open. Anything else is a human's case.
+- Every attempt is announced before it is made, then the fence is checked. All attempts carry the
+  same idempotency key, here and in recovery.
+- A further attempt is made only when the earlier one is known not to have taken effect (the
+  handler raised `NotApplied`, or its reconciler saw that it does not hold and nothing can arrive
+  late), or when the handler is declared idempotent and its window is open. Anything else is a
+  human's case.
 - A registered handler wins over `fn`, so that this process and recovery run the same code.
 - A REVERSIBLE step's inverse is announced too, but nothing waits for the disk.
 """
@@ -27,7 +28,7 @@ from agent_saga.engine.endings import answered
 from agent_saga.engine.forms import Form, never_ran
 from agent_saga.engine.requests import Call, Durable, Ending, Protocol, Sleep
 from agent_saga.engine.timing import DEFAULT_UNDO_TIMEOUT
-from agent_saga.errors import NotApplied, RefusedError
+from agent_saga.errors import NotApplied, RefusedError, UnknownHandler
 
 if TYPE_CHECKING:
     from agent_saga.engine.step import Step
@@ -63,7 +64,8 @@ class Attempt:
         if inverse.handler is not None:
             self.handler = step.scope.saga.engine.handlers.compensators.find(inverse.handler)
         fn = self.handler.fn if self.handler is not None else inverse.fn
-        assert fn is not None
+        if fn is None:
+            raise UnknownHandler(f"The inverse of {step.tool.name} has no function here.")
         self.form = Form(fn, "compensator")
         self.key = step.idempotency_key(identity.INVERSE)
         self.kwargs = dict(inverse.kwargs)
@@ -150,7 +152,9 @@ def _succeeded(ending: Ending) -> bool:
     return not (isinstance(answer, Observation) and answer.reversed_ is False)
 
 
-def _after_failure(step: Step, attempt: Attempt, ending: Ending) -> Protocol[Undone | None]:
+def _after_failure(  # noqa: PLR0911 - each way an attempt can end is one line
+    step: Step, attempt: Attempt, ending: Ending
+) -> Protocol[Undone | None]:
     """Judge a failed attempt and record it; None when another attempt may be made."""
     error = ending.error or NotApplied("the handler itself observed that it does not hold")
     attempt.error = error

@@ -2,8 +2,8 @@
 
 Rules of this part:
 
-- A function here asks the lifecycle table first, then appends, then changes the state: what the table
-  forbids is never written, and a state in memory is never ahead of the log.
+- A function here asks the lifecycle table first, then appends, then changes the state: what the
+  table forbids is never written, and a state in memory is never ahead of the log.
 - Forward arguments and results are masked; an inverse's arguments and prepared data are exact.
 - Whoever needs a record out or durable waits for the sequence number that is returned.
 """
@@ -167,7 +167,8 @@ def committed(step: Step, event: str = Ev.STEP_COMMITTED) -> tuple[int, AgentSag
     """Record that an effect happened, with its inverse.
 
     Returns:
-        The sequence number, and the reason if the inverse could not be recorded (it is kept in memory).
+        The sequence number, and the reason if the inverse could not be recorded (it is kept in
+        memory).
     """
     result, faithful = masked(step.result)
     fields = {"result": result, "replayable": _TRUE if faithful else _FALSE}
@@ -232,9 +233,7 @@ def _inverse(inverse: Compensation, tool: str) -> Fragment:
     return compose(**fields)
 
 
-def _recorded_inverse(
-    inverse: Compensation, tool: str
-) -> tuple[Fragment, AgentSagaError | None]:
+def _recorded_inverse(inverse: Compensation, tool: str) -> tuple[Fragment, AgentSagaError | None]:
     try:
         return _inverse(inverse, tool), None
     except (SecretLeak, NotRecordable) as error:
@@ -251,4 +250,3 @@ def error_text(error: BaseException | None) -> Mapping[str, str] | None:
     except Exception:
         text = "(its message cannot be shown)"
     return {"type": type(error).__name__, "message": text[:500]}
-

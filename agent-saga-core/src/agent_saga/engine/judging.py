@@ -43,7 +43,7 @@ def judged(step: Step) -> Protocol[BaseException | None]:
             step.approved_rules = approved
             return None
         request = _request(step, ask)
-        ending = yield _question(step, ask, request)
+        ending: Ending = yield _question(step, ask, request)
         try:
             step.approved_by = _approver(step, request, ending)
         except RefusedError as refusal:

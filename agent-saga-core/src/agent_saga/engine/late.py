@@ -4,10 +4,10 @@ Rules of this part:
 
 - Runs on the thread (or loop) where the call ended, while everybody else may be doing anything; it
   never waits and never raises.
-- A result shows an effect. While the saga lives, the step is COMMITTED with its inverse. After the saga
-  ended the record says so, and a saga that had ended well is REOPENED: it is no longer clean.
-- An error that is declared harmless settles the step as NOT_APPLIED. Any other leaves it UNKNOWN; an
-  answer of the provider then means that nothing more can arrive.
+- A result shows an effect. While the saga lives, the step is COMMITTED with its inverse. After the
+  saga ended the record says so, and a saga that had ended well is REOPENED: it is no longer clean.
+- An error that is declared harmless settles the step as NOT_APPLIED. Any other leaves it UNKNOWN;
+  an answer of the provider then means that nothing more can arrive.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def _applied_late(step: Step, ending: Ending) -> None:
 
 def _failed_late(step: Step, form: Form, ending: Ending) -> None:
     error = ending.error
-    assert error is not None
+    if error is None:
+        return
     step.error = error
     step.ended_at = step.scope.saga.engine.clock.monotonic()
     step.answered = answered(error, step.tool.no_answer_on, running=False)

@@ -5,8 +5,8 @@ Rules of this part:
 - Threads are daemons: a tool that never returns cannot keep the process from ending.
 - A job that nobody waits for any more (its call was given up) does not count against the bound, so
   hanging tools cannot starve the others.
-- Giving a job up is atomic: either it had not started and never will, or it had ended and its ending is
-  used, or it is running and its ending goes to `late`.
+- Giving a job up is atomic: either it had not started and never will, or it had ended and its
+  ending is used, or it is running and its ending goes to `late`.
 - A forked child starts with an empty pool.
 """
 

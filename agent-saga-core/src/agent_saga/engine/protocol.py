@@ -7,10 +7,11 @@ Rules of this part (design 4, R3):
 3. Intent: durable before the effect, unless the tool is REVERSIBLE, which is one record afterwards.
 4. Fence: after the announcement and before the call. Who is fenced writes "not started".
 5. Effect: attempts within the step share its idempotency key.
-6. Outcome: handed to the operating system before the caller sees the result; its sync starts at once.
+6. Outcome: handed to the operating system before the caller sees the result; its sync starts at
+   once.
 
-A call whose tool and arguments equal an unsettled step *is* that step: it is settled first, and runs
-again only when it is known not to have happened, or when the tool is idempotent.
+A call whose tool and arguments equal an unsettled step *is* that step: it is settled first, and
+runs again only when it is known not to have happened, or when the tool is idempotent.
 """
 
 from __future__ import annotations
@@ -25,8 +26,16 @@ from agent_saga.engine.derive import called
 from agent_saga.engine.endings import Kind, answered, evidence, kind_of, may_retry
 from agent_saga.engine.judging import judged, judged_again
 from agent_saga.engine.outcome import applied, record_inverse_problem
-from agent_saga.engine.requests import Call, Durable, Ending, HandedOver, Outcome, Protocol, Sleep
-from agent_saga.engine.requests import StepEnded
+from agent_saga.engine.requests import (
+    Call,
+    Durable,
+    Ending,
+    HandedOver,
+    Outcome,
+    Protocol,
+    Sleep,
+    StepEnded,
+)
 from agent_saga.engine.settle import settle_unknown
 from agent_saga.errors import OutcomeUnknown, RefusedError, StepTimeout, WALError
 
@@ -56,7 +65,7 @@ def step_protocol(step: Step, *, fresh: bool) -> Protocol[Outcome]:
     return outcome
 
 
-# --- an earlier step is meant ----------------------------------------------------------------------
+# --- an earlier step is meant --------------------------------------------------------------------
 
 
 def _again(step: Step) -> Protocol[Outcome | None]:
@@ -103,7 +112,7 @@ def _unknown(step: Step) -> OutcomeUnknown:
         f"An equal call of {step.tool.name} ended without a known outcome; "
         "running it again could do it twice, so it was not run.",
         fix="Look at the world before going on; a prober (`@tool.probe`) or `idempotent=True` lets "
-        "agent-saga settle it by itself, `repeatable=True` declares equal calls to be different ones.",
+        "agent-saga settle it by itself; `repeatable=True` declares equal calls to be different.",
     )
 
 
@@ -117,7 +126,7 @@ def repeats_safely(step: Step) -> bool:
     return step.scope.saga.engine.clock.monotonic() - step.ended_at < tool.window
 
 
-# --- the step ----------------------------------------------------------------------------------------
+# --- the step ------------------------------------------------------------------------------------
 
 
 def _first_time(step: Step) -> Protocol[Outcome]:
@@ -133,7 +142,7 @@ def _first_time(step: Step) -> Protocol[Outcome]:
 
 def _prepared(step: Step, form: Form) -> Protocol[BaseException | None]:
     args, kwargs = called(form, {"args": step.arguments, "idempotency_key": step.idempotency_key()})
-    ending = yield Call(
+    ending: Ending = yield Call(
         form.fn,
         args,
         kwargs,
@@ -249,7 +258,7 @@ def _between(
     if not step.tool.reversible:
         seq = journal.attempt(step, number, kind.value, error)
         yield HandedOver(seq)
-    cut = yield Sleep(delay)
+    cut: BaseException | None = yield Sleep(delay)
     if cut is not None:
         return cut
     return fence_cut(step) or judged_again(step)
@@ -266,10 +275,10 @@ def _fallback(step: Step, form: Form, error: BaseException) -> Protocol[Outcome]
     if kind is Kind.APPLIED:
         return (yield from _committed(step, ending.value))
     _note(step, ending)
-    return (yield from _ended(step, ending.error, kind))
+    return (yield from _ended(step, ending.error or error, kind))
 
 
-# --- outcomes ----------------------------------------------------------------------------------------
+# --- outcomes --------------------------------------------------------------------------------
 
 
 def _committed(step: Step, value: Any) -> Protocol[Outcome]:
@@ -301,7 +310,7 @@ def _ended(step: Step, error: BaseException, kind: Kind) -> Protocol[Outcome]:
             seq = journal.unknown(step, _ending_name(step))
             saga.engine.metrics.count("steps_unknown")
     except WALError as trouble:
-        log.error("the ending of %s could not be recorded: %s", step.tool.name, trouble)
+        log.warning("the ending of %s could not be recorded: %s", step.tool.name, trouble)
         return Outcome(error=error)
     cut = yield HandedOver(seq, sync=not step.tool.reversible)
     return Outcome(error=error if cut is None else cut)
@@ -313,4 +322,3 @@ def _ending_name(step: Step) -> str:
     if step.answered:
         return "exception"
     return "no answer"
-

@@ -4,8 +4,8 @@ Rules of this part:
 
 - A protocol is a generator. It yields requests and is sent answers; nothing is ever thrown into it,
   and it yields nothing inside `except` or `finally`.
-- `Call` is answered with an `Ending`. Every other request is answered with None, or with the exception
-  that cut it short (a cancellation, a stalled log), as a value.
+- `Call` is answered with an `Ending`. Every other request is answered with None, or with the
+  exception that cut it short (a cancellation, a stalled log), as a value.
 - A driver carries a request out completely even when its caller is cancelled meanwhile, and answers
   with the cancellation afterwards; only a `Call` passes a cancellation on to what it runs.
 """
@@ -60,7 +60,17 @@ class Call:
         what: how messages name it.
     """
 
-    __slots__ = ("args", "fn", "is_async", "kwargs", "late", "loop_free", "pooled", "timeout", "what")
+    __slots__ = (
+        "args",
+        "fn",
+        "is_async",
+        "kwargs",
+        "late",
+        "loop_free",
+        "pooled",
+        "timeout",
+        "what",
+    )
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """Retries inside one step: how often, after what, and how long to wait.
 
-The attempts of one step share its idempotency key and its approval. Whether an error may be retried
-at all is judged in `endings`: an effect that is not idempotent is repeated only after an ending that
-is known to be harmless, or after an error that its author listed in `retry_on`.
+The attempts of one step share its idempotency key and its approval. Whether an error may be
+retried at all is judged in `endings`: an effect that is not idempotent is repeated only after an
+ending that is known to be harmless, or after an error that its author listed in `retry_on`.
 """
 
 from __future__ import annotations

@@ -236,7 +236,8 @@ class Saga:
     ) -> tuple[Step, bool]:
         """Return the step that a call is, and whether it is a new one.
 
-        An earlier one is meant by the same key, or by arguments equal to those of an unsettled step.
+        An earlier one is meant by the same key, or by arguments equal to those of an unsettled
+        step.
 
         Raises:
             ReplayConflict: the key was used with other arguments.
@@ -362,8 +363,8 @@ class Saga:
 def undo_order(steps: Sequence[Step]) -> list[Step]:
     """Return steps in the order in which they must be undone.
 
-    Those without an outcome come first, latest intent first; then latest outcome first. This reverses
-    happens-before for parallel steps too.
+    Those without an outcome come first, latest intent first; then latest outcome first. This
+    reverses happens-before for parallel steps too.
     """
     unknown = sorted([s for s in steps if s.order is None], key=lambda s: -s.intent_order)
     ended = sorted([s for s in steps if s.order is not None], key=lambda s: -(s.order or 0))

@@ -2,9 +2,9 @@
 
 Rules of this part:
 
-- `Applied` settles at once. `NotApplied` settles only when it is final: the call returned an answer of
-  the provider, or the prober says `final=True`, or it was asked after `settle_after` had passed since
-  the call ended. Everything else leaves the step UNKNOWN.
+- `Applied` settles at once. `NotApplied` settles only when it is final: the call returned an
+  answer of the provider, or the prober says `final=True`, or it was asked after `settle_after` had
+  passed since the call ended. Everything else leaves the step UNKNOWN.
 - A call that is still running can be neither settled nor compensated.
 - A prober that raises, hangs or answers nonsense cannot tell.
 """
@@ -77,7 +77,7 @@ def wait_until_quiet(step: Step) -> Protocol[BaseException | None]:
         step.scope.saga.id,
     )
     while not quiet(step):
-        cut = yield Sleep(max(_remaining(step), 0.001))
+        cut: BaseException | None = yield Sleep(max(_remaining(step), 0.001))
         if cut is not None:
             return cut
     return None
@@ -117,5 +117,3 @@ def _believe(step: Step, answer: ProbeAnswer) -> Protocol[None]:
         step.spent = answer.final
         seq = journal.not_applied(step, "prober", answer.reason, final=True)
         yield HandedOver(seq)
-
-

@@ -3,8 +3,8 @@
 Rules of this part:
 
 - Every change of state goes through the lifecycle table (`move`).
-- A step is *in flight* from its admission until its protocol ended and, if its call was given up while
-  it ran in a thread, until that call really ended.
+- A step is *in flight* from its admission until its protocol ended and, if its call was given up
+  while it ran in a thread, until that call really ended.
 - `answered` says that nothing of the call can arrive late: the tool returned or raised an answer of
   the provider. `ended_at` is the moment from which `settle_after` counts otherwise.
 """
@@ -55,8 +55,8 @@ class Step:
         "id",
         "in_flight",
         "intent_order",
-        "keyed",
         "key",
+        "keyed",
         "kwargs",
         "mac",
         "missing",

@@ -2,8 +2,8 @@
 
 Rules of this part:
 
-- Nothing is guessed: semantics are declared, or follow from an inverse (`compensate=` alone declares
-  COMPENSABLE). An IRREVERSIBLE tool takes no inverse.
+- Nothing is guessed: semantics are declared, or follow from an inverse (`compensate=` alone
+  declares COMPENSABLE). An IRREVERSIBLE tool takes no inverse.
 - What can be refused at wrapping is refused there, not after an effect: unknown handlers, templates
   that do not fit, forms that do not run.
 """
@@ -159,14 +159,14 @@ def declare(
 
     Args:
         fn: the function, coroutine function, partial, bound method or object with `__call__`.
-        semantics: REVERSIBLE, COMPENSABLE or IRREVERSIBLE, as a member or a string.
-        compensate: a template, a dict of `handler` and `kwargs`, or a factory on the result.
-        name: how the log, rules and reports name it; the function's name when not given.
-        timeout: seconds for one attempt.
-        retry: a `RetryPolicy` for attempts within the step.
-        fallback_action: called in the same step if every attempt had no effect.
-        prepare: reads, before the effect, what the inverse will need; its JSON goes into the intent.
-        provisional: an inverse that can be derived before the result and is harmless without effect.
+            semantics: REVERSIBLE, COMPENSABLE or IRREVERSIBLE, as a member or a string.
+            compensate: a template, a dict of `handler` and `kwargs`, or a factory on the result.
+            name: how the log, rules and reports name it; the function's name when not given.
+            timeout: seconds for one attempt. retry: a `RetryPolicy` for attempts within the step.
+            fallback_action: called in the same step if every attempt had no effect. prepare:
+            reads, before the effect, what the inverse will need; its JSON goes into the intent.
+            provisional: an inverse that can be derived before the result and is harmless without
+            effect.
         prober: a function or a registered name; says whether the effect happened.
         reconciler: a function or a registered name; observes whether the inverse holds.
         not_applied_on: exceptions by which the tool says that nothing happened.
@@ -221,8 +221,8 @@ def checked_name(name: str) -> str:
     """
     if not isinstance(name, str) or not name.strip() or len(name) > 300 or not name.isprintable():
         raise ConfigurationError(
-            f"{str(name)[:40]!r} cannot name a tool: it is empty, longer than 300 characters, or has "
-            "characters that are not printable.",
+            f"{str(name)[:40]!r} cannot name a tool: it is empty, longer than 300 characters, or "
+            "has characters that are not printable.",
             fix="Give name='…'.",
         )
     return name

@@ -2,16 +2,17 @@
 
 Rules of this part (design 5):
 
-1. Fence: from now on no step of this scope may start. 2. Settle: wait, bounded, for steps in flight.
-3. Resolve unknown endings: the prober, else a provisional inverse once nothing can arrive late, else
-   the step is orphaned. 4. Undo, in `undo_order`; each inverse by `run_inverse`.
-5. A step without an inverse is an orphan, never skipped silently. An inverse that fails for good makes
-   the saga STUCK; by default the rest is left UNRESOLVED. A call that is still running halts before its
-   step.
+1. Fence: from now on no step of this scope may start. 2. Settle: wait, bounded, for steps in
+   flight.
+3. Resolve unknown endings: the prober, else a provisional inverse once nothing can arrive late,
+   else the step is orphaned. 4. Undo, in `undo_order`; each inverse by `run_inverse`.
+5. A step without an inverse is an orphan, never skipped silently. An inverse that fails for good
+   makes the saga STUCK; by default the rest is left UNRESOLVED. A call that is still running halts
+   before its step.
 6. The terminal record is durable, and the fence is checked once more, before a verdict is returned.
 
-A log that fails, or a fence, ends the unwinding at once: nothing more is run, everything left is listed
-UNRESOLVED, and the saga is released to recovery.
+A log that fails, or a fence, ends the unwinding at once: nothing more is run, everything left is
+listed UNRESOLVED, and the saga is released to recovery.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class Unwinding:
         deadline = saga.engine.clock.monotonic() + saga.engine.timing.settle
         for step in saga.in_flight_of(self.scope):
             left = deadline - saga.engine.clock.monotonic()
-            cut = yield StepEnded(step, max(left, 0.0))
+            cut: BaseException | None = yield StepEnded(step, max(left, 0.0))
             if cut is not None:
                 return cut
         return None
@@ -131,7 +132,7 @@ class Unwinding:
     def _undo(self, step: Step) -> Protocol[BaseException | None]:
         if step.state is StepState.UNKNOWN:
             cut = yield from self._resolve(step)
-            if cut is not None or step.state is not StepState.COMMITTED:
+            if cut is not None or not _took_effect(step):
                 return cut
         if step.tool.irreversible:
             self._keep(step)
@@ -267,6 +268,10 @@ _LISTS = ("compensated", "failed", "orphaned", "unresolved", "kept")
 _SCOPE_RESULT = {"ROLLED_BACK": "UNDONE", "PARTIAL": "PARTIAL", "STUCK": "STUCK"}
 
 
+def _took_effect(step: Step) -> bool:
+    return step.state is StepState.COMMITTED
+
+
 def _as_trouble(cut: BaseException) -> AgentSagaError:
     if isinstance(cut, (WALError, RefusedError)):
         return cut
@@ -284,5 +289,4 @@ def release(scope: Scope, cause: str) -> None:
         saga.engine.wal.drain()
         saga.engine.wal.start_sync()
     except (WALError, AgentSagaError) as trouble:
-        log.error("that saga %s was released could not be recorded: %s", saga.id, trouble)
-
+        log.warning("that saga %s was released could not be recorded: %s", saga.id, trouble)

@@ -2,8 +2,8 @@
 
 Rules of this part:
 
-- It follows asyncio: called on a thread whose event loop is running it returns an awaitable, elsewhere
-  the value. `call` and `acall` are the exact forms.
+- It follows asyncio: called on a thread whose event loop is running it returns an awaitable,
+  elsewhere the value. `call` and `acall` are the exact forms.
 - Outside a boundary it runs as the bare function, with one logged warning for each tool; an
   IRREVERSIBLE tool is refused there. `outside=` changes that.
 - A boundary's kit wins: a tool that is bound to another kit is refused.
@@ -22,9 +22,10 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from agent_saga.engine.boundary import current_scope
+from agent_saga.engine.boundary import current_scope, loop_is_running
 from agent_saga.engine.derive import UndoDeriver
 from agent_saga.engine.drive_async import AsyncDriver
 from agent_saga.engine.drive_sync import SyncDriver
@@ -42,7 +43,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 log = logging.getLogger("agent_saga.tools")
 _tokens = itertools.count(1).__next__
-_running_loop = asyncio._get_running_loop
 
 
 class SagaTool(Generic[P, R]):
@@ -67,15 +67,15 @@ class SagaTool(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the tool: an awaitable where an event loop is running, the value elsewhere."""
-        return self._invoke(None, args, kwargs)  # type: ignore[no-any-return]
+        return self.invoke(None, args, kwargs)  # type: ignore[no-any-return]
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Call the tool and return its value; blocks this thread."""
-        return self._invoke(None, args, kwargs, form="sync")
+        return self.invoke(None, args, kwargs, form="sync")
 
     async def acall(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Call the tool and return its value; never blocks the event loop."""
-        answer = self._invoke(None, args, kwargs, form="async")
+        answer = self.invoke(None, args, kwargs, form="async")
         return await answer if inspect.isawaitable(answer) else answer
 
     def keyed(self, key: str) -> Keyed:
@@ -143,7 +143,7 @@ class SagaTool(Generic[P, R]):
 
     # --- running ---------------------------------------------------------------------------------
 
-    def _invoke(
+    def invoke(
         self,
         key: str | None,
         args: Sequence[Any],
@@ -152,6 +152,15 @@ class SagaTool(Generic[P, R]):
         form: str = "",
         owner: Sequence[Any] = (),
     ) -> Any:
+        """Make a call as `__call__`, `call` and `acall` do.
+
+        Args:
+            key: the step's name, or None.
+            args: positional arguments.
+            kwargs: keyword arguments.
+            form: "sync" or "async"; empty follows the thread's event loop.
+            owner: the instance, where the tool is a method.
+        """
         scope = current_scope.get()
         if scope is None:
             return self._outside(owner, args, kwargs)
@@ -162,13 +171,11 @@ class SagaTool(Generic[P, R]):
             )
         arguments = self.tool.form.named(args, kwargs, skip=len(owner))
         call = Invocation(scope, self.tool, arguments, (*owner, *args), kwargs, key)
-        if form == "async" or (not form and _running_loop() is not None):
+        if form == "async" or (not form and loop_is_running()):
             return call.start()
         return call.run()
 
-    def _outside(
-        self, owner: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
-    ) -> Any:
+    def _outside(self, owner: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         tool = self.tool
         refuse_while_importing(f"calling {tool.name}")
         policy = tool.outside or ("refuse" if tool.irreversible else self._default_outside())
@@ -177,14 +184,14 @@ class SagaTool(Generic[P, R]):
                 f"{tool.name} was called outside any boundary; it did not run.",
                 rule="outside",
                 reason="nothing would undo it if the run fails",
-                fix="Call it inside `with kit.transaction():` (or `async with`); in a thread of your "
-                "own, hand the boundary over with `saga.bind(function)`.",
+                fix="Call it inside `with kit.transaction():` (or `async with`); in a thread of "
+                "your own, hand the boundary over with `saga.bind(function)`.",
             )
         if policy == "warn" and not self._warned:
             self._warned = True
             log.warning(
                 "%s runs outside any boundary: it is not logged, not gated and not undone. "
-                "(Said once for each tool; outside='run' silences it, outside='refuse' forbids it.)",
+                "(Said once for each tool; outside='run' silences it, 'refuse' forbids it.)",
                 tool.name,
             )
         if tool.form.takes_key and "idempotency_key" not in kwargs:
@@ -204,22 +211,24 @@ class Keyed:
 
     __slots__ = ("_key", "_owner", "_tool")
 
-    def __init__(self, tool: SagaTool[Any, Any], key: str | None, owner: Sequence[Any] = ()) -> None:
+    def __init__(
+        self, tool: SagaTool[Any, Any], key: str | None, owner: Sequence[Any] = ()
+    ) -> None:
         self._tool = tool
         self._key = key
         self._owner = owner
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the tool: an awaitable where an event loop is running, the value elsewhere."""
-        return self._tool._invoke(self._key, args, kwargs, owner=self._owner)
+        return self._tool.invoke(self._key, args, kwargs, owner=self._owner)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Call the tool and return its value; blocks this thread."""
-        return self._tool._invoke(self._key, args, kwargs, form="sync", owner=self._owner)
+        return self._tool.invoke(self._key, args, kwargs, form="sync", owner=self._owner)
 
     async def acall(self, *args: Any, **kwargs: Any) -> Any:
         """Call the tool and return its value; never blocks the event loop."""
-        answer = self._tool._invoke(self._key, args, kwargs, form="async", owner=self._owner)
+        answer = self._tool.invoke(self._key, args, kwargs, form="async", owner=self._owner)
         return await answer if inspect.isawaitable(answer) else answer
 
     def keyed(self, key: str) -> Keyed:
@@ -256,7 +265,7 @@ class Invocation:
         token = _tokens()
         unawaited = self.scope.unawaited
         coroutine = self._run_async(unawaited, token)
-        coroutine.__qualname__ = self.tool.name
+        coroutine.__qualname__ = self.tool.name  # type: ignore[attr-defined]
         unawaited[token] = coroutine
         return coroutine
 
@@ -321,7 +330,7 @@ def module_of(fn: Callable[..., Any]) -> str:
     if spec is not None:
         return str(spec.name).removesuffix(".__main__")
     path = getattr(main, "__file__", None)
-    return os.path.splitext(os.path.basename(path))[0] if path else module
+    return Path(path).stem if path else module
 
 
 def _mark_async(tool: SagaTool[Any, Any]) -> None:
@@ -332,4 +341,4 @@ def _mark_async(tool: SagaTool[Any, Any]) -> None:
         return
     marker = getattr(asyncio.coroutines, "_is_coroutine", None)
     if marker is not None:
-        tool._is_coroutine = marker  # type: ignore[attr-defined]
+        vars(tool)["_is_coroutine"] = marker

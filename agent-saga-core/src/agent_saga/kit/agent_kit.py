@@ -126,7 +126,7 @@ class AgentKit:
         return SagaScope(self.runtime, options)
 
     def guarantees(self) -> dict[str, Any]:
-        """Return what agent-saga promises, as data: ids, sentences, levels, and what it does not."""
+        """Return what agent-saga promises and what it does not, as data."""
         return manifest()
 
     def status(self) -> Status:

@@ -1,7 +1,7 @@
 """The boundary as users write it: `with` and `async with`, and `@saga` on a function.
 
-The object that `saga_scope()` and `kit.transaction()` return can be used again; every use is a saga of
-its own, or a savepoint when it is entered inside another boundary.
+The object that `saga_scope()` and `kit.transaction()` return can be used again; every use is a
+saga of its own, or a savepoint when it is entered inside another boundary.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def _log(runtime: Runtime, status: Status) -> None:
         )
 
 
-def _plugins(runtime: Runtime, status: Status) -> None:
+def _plugins(_: Runtime, status: Status) -> None:
     plugins = process_plugins()
     status.facts["plugins"] = [str(plugin) for plugin in plugins.plugins()]
     for health in plugins.health():
@@ -114,7 +114,8 @@ def _tool(runtime: Runtime, wrapped: SagaTool[Any, Any], status: Status) -> None
         status.warnings.append(f"{tool.name} has no inverse; if the run fails it stands")
     elif tool.inverse.handler is None:
         status.warnings.append(
-            f"{tool.name} can't be undone after a crash unless its factory names a registered handler"
+            f"{tool.name} can't be undone after a crash unless its factory names a registered "
+            "handler"
         )
     elif tool.inverse.handler not in process_handlers().compensators:
         status.blockers.append(f"the handler {tool.inverse.handler!r} is not registered")

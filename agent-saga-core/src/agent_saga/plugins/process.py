@@ -1,7 +1,7 @@
 """The one plugin manager of this process, made and loaded at the first question.
 
-Built-in features are plugins like any other; the layers above put theirs into `BUILTINS` when they are
-imported, before anything is asked.
+Built-in features are plugins like any other; the layers above put theirs into `BUILTINS` when they
+are imported, before anything is asked.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ BUILTINS: Final[dict[str, object]] = {}
 """The plugins that come with the core, by name."""
 
 _lock = threading.Lock()
-_manager: PluginManager | None = None
+_made: list[PluginManager] = []
 
 
 def process_plugins() -> PluginManager:
     """Return the plugin manager of this process."""
-    global _manager
     with _lock:
-        if _manager is None:
-            _manager = PluginManager(BUILTINS)
-        return _manager
+        if not _made:
+            _made.append(PluginManager(BUILTINS))
+        return _made[0]
 
 
 def compensator_named(name: str) -> Handler:

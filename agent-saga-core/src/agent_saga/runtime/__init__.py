@@ -1,0 +1,1 @@
+"""The composition root: settings and plugins become log, gate, pool and engine."""

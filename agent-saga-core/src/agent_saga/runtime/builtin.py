@@ -32,4 +32,9 @@ def saga_guarantees() -> Sequence[Mapping[str, Any]]:
     return own_guarantees()
 
 
-BUILTINS["agent-saga-core"] = sys.modules[__name__]
+def register() -> None:
+    """Put this plugin among those that come with the core."""
+    BUILTINS.setdefault("agent-saga-core", sys.modules[__name__])
+
+
+register()

@@ -1,7 +1,7 @@
 """The composition root: settings, plugins, log, gate and pool become one engine.
 
-An engine is put together at the first boundary that needs it, since that loads the plugins and fixes
-the log; importing agent-saga and making a kit does neither.
+An engine is put together at the first boundary that needs it, since that loads the plugins and
+fixes the log; importing agent-saga and making a kit does neither.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agent_saga.engine.timing import Timing
 from agent_saga.observe.metrics import process_metrics
 from agent_saga.plugins.process import process_plugins
 from agent_saga.plugins.registry import process_handlers
-from agent_saga.runtime import builtin as _builtin  # registers the core's own features
+from agent_saga.runtime import builtin
 from agent_saga.runtime.feed import feed_of
 from agent_saga.runtime.logs import default_wal, wal_at
 from agent_saga.runtime.settings import Settings
@@ -85,6 +85,7 @@ class Runtime:
         return engine
 
     def _compose(self, wal: BaseWAL) -> Engine:
+        builtin.register()
         plugins = process_plugins()
         for name, observer in plugins.observers().items():
             feed_of(wal).subscribe(observer, name=name)

@@ -12,6 +12,7 @@ from agent_saga.observe.events import Event, EventStream
 from agent_saga.wal.base import BaseWAL, Durable
 from agent_saga.wal.encoding import decode
 
+
 class Feed:
     """The events of one log; costs nothing until somebody observes."""
 

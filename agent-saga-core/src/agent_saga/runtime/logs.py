@@ -2,8 +2,8 @@
 
 Rules of this part:
 
-- Durable by default: what `set_default_wal` set, else `AGENT_SAGA_WAL`, else `./agent-saga.wal`. A log
-  in memory is used only when it is asked for (`memory:`).
+- Durable by default: what `set_default_wal` set, else `AGENT_SAGA_WAL`, else `./agent-saga.wal`. A
+  log in memory is used only when it is asked for (`memory:`).
 - A process has one writer for each path: the same address gives the same log object. `memory:` is a
   log of its own for everyone who asks.
 - Nothing is created before the first record. At the end of the process open logs are closed.
@@ -15,6 +15,7 @@ import atexit
 import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from agent_saga.errors import ConfigurationError
@@ -27,7 +28,15 @@ MEMORY: Final = "memory:"
 
 _lock = threading.Lock()
 _logs: dict[str, BaseWAL] = {}
-_default: BaseWAL | None = None
+
+
+class _Chosen:
+    """What `set_default_wal` set."""
+
+    default: BaseWAL | None = None
+
+
+_chosen = _Chosen()
 
 
 def set_default_wal(wal: BaseWAL | str | None) -> None:
@@ -36,13 +45,12 @@ def set_default_wal(wal: BaseWAL | str | None) -> None:
     Args:
         wal: a log, an address or a path.
     """
-    global _default
-    _default = None if wal is None else wal_at(wal)
+    _chosen.default = None if wal is None else wal_at(wal)
 
 
 def default_wal(settings: Settings) -> BaseWAL:
     """Return the log of boundaries that name none."""
-    return _default if _default is not None else wal_at(settings.wal, settings)
+    return _chosen.default if _chosen.default is not None else wal_at(settings.wal, settings)
 
 
 def wal_at(wal: BaseWAL | str | os.PathLike[str], settings: Settings | None = None) -> BaseWAL:
@@ -74,7 +82,7 @@ def canonical(address: str) -> str:
     if colon and len(scheme) > 1 and scheme != "file":
         return address
     path = rest if colon and scheme == "file" else address
-    return f"file:{os.path.abspath(os.path.expanduser(path))}"
+    return f"file:{os.path.abspath(Path(path).expanduser())}"  # noqa: PTH100 - keeps symlinks
 
 
 def _schemes() -> dict[str, Callable[[str], BaseWAL]]:

@@ -177,12 +177,41 @@ class AppendingLog(ABC):
         seq = self.append(
             event, saga=saga, epoch=epoch, step=step, generation=generation, payload=payload
         )
+        return seq, self.hand_over(sync=sync)
+
+    def hand_over(self, *, sync: bool) -> bool:
+        """Write what was appended, unless a sync is in flight and a batch gathers anyway.
+
+        Args:
+            sync: start a sync at once, without waiting for it.
+
+        Returns:
+            Whether everything is with the operating system now; if not, see `out_future`.
+
+        Raises:
+            WALError: as `drain` does.
+        """
         alone = not self._in_flight()
         if alone:
             self.drain()
         if sync:
             self.start_sync()
-        return seq, alone
+        return alone
+
+    @property
+    def closed(self) -> bool:
+        """Whether the log was closed; it takes no more records."""
+        return self._closed
+
+    def probe(self) -> None:
+        """Raise if the log could not take a record now; creates nothing.
+
+        Raises:
+            WALPoisoned: it is poisoned or closed.
+        """
+        with self._lock:
+            if self._cause is not None or self._closed:
+                raise self._refusal()
 
     @property
     def seq(self) -> int:
