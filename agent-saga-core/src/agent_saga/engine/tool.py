@@ -159,13 +159,15 @@ def declare(
 
     Args:
         fn: the function, coroutine function, partial, bound method or object with `__call__`.
-            semantics: REVERSIBLE, COMPENSABLE or IRREVERSIBLE, as a member or a string.
-            compensate: a template, a dict of `handler` and `kwargs`, or a factory on the result.
-            name: how the log, rules and reports name it; the function's name when not given.
-            timeout: seconds for one attempt. retry: a `RetryPolicy` for attempts within the step.
-            fallback_action: called in the same step if every attempt had no effect. prepare:
-            reads, before the effect, what the inverse will need; its JSON goes into the intent.
-            provisional: an inverse that can be derived before the result and is harmless without
+        semantics: REVERSIBLE, COMPENSABLE or IRREVERSIBLE, as a member or a string.
+        compensate: a template, a dict of `handler` and `kwargs`, or a factory on the result.
+        name: how the log, rules and reports name it; the function's name when not given.
+        timeout: seconds for one attempt.
+        retry: a `RetryPolicy` for attempts within the step.
+        fallback_action: called in the same step if every attempt had no effect.
+        prepare: reads, before the effect, what the inverse will need; its JSON goes into the
+            intent.
+        provisional: an inverse that can be derived before the result and is harmless without
             effect.
         prober: a function or a registered name; says whether the effect happened.
         reconciler: a function or a registered name; observes whether the inverse holds.
