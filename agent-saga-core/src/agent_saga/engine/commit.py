@@ -33,8 +33,9 @@ class Committed:
     """How leaving a boundary went.
 
     Attributes:
-        report: the report of the boundary. cut: what came in the way; before the commit it makes
-            the boundary fail, after it is passed on.
+        report: the report of the boundary.
+        cut: what came in the way; before the commit it makes the boundary fail, after it it is
+            passed on.
         done: the commit stands.
     """
 

@@ -11,13 +11,15 @@ class Timing(NamedTuple):
     """Bounds and waits.
 
     Attributes:
-        settle: seconds that unwinding and leaving wait for steps in flight. step_timeout: seconds
-            for one attempt of a tool that names none; None is no bound. undo_timeout: seconds for
-            one attempt of an inverse. undo_attempts: how often an inverse is tried at most.
-            undo_delay: seconds before an inverse's second attempt, doubling. settle_after: seconds
-            after which a call without an answer can no longer arrive. wait_to_settle: unwinding
-            waits `settle_after` out; otherwise the saga is left to recovery. after_stuck: "halt"
-            leaves the rest unresolved when an inverse fails for good; "continue" goes on.
+        settle: seconds that unwinding and leaving wait for steps in flight.
+        step_timeout: seconds for one attempt of a tool that names none; None is no bound.
+        undo_timeout: seconds for one attempt of an inverse.
+        undo_attempts: how often an inverse is tried at most.
+        undo_delay: seconds before an inverse's second attempt, doubling.
+        settle_after: seconds after which a call without an answer can no longer arrive.
+        wait_to_settle: unwinding waits `settle_after` out; else the saga is left to recovery.
+        after_stuck: "halt" leaves the rest unresolved when an inverse fails for good; "continue"
+            goes on.
         cancel_grace: seconds that a cancelled call is given to end.
         approval: seconds that a human has to answer, where the gate does not say.
     """
