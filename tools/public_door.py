@@ -1,14 +1,16 @@
-"""Describes the public door of a package, to compare it with the stored contract.
+"""Describes the public doors of the packages, to compare them with the stored contract.
 
 Rules of this part:
 
-- The door is what `__all__` names. Each name is described by its kind and by what a caller can see:
+- A door is a module whose `__all__` names what users may use: the core has one, the testing package
+  one for each of its parts. Each name is described by its kind and by what a caller can see:
   signatures, public methods, members, bases among public classes, an error's code.
 - The description is the same on every supported Python; what differs between them is left out.
-- A change of the contract is made on purpose: this program writes the file, a person reads the
-  difference.
+- The core's door loads its names late, which type checkers cannot follow; a stub beside it says the
+  same to them.
+- A change of the contract is made on purpose: this program writes it, a person reads what changed.
 
-Called as `python -m tools.public_door` to write `tests/public_door.json`.
+Called as `python -m tools.public_door` to write `tests/public_door.json` and the stub.
 """
 
 from __future__ import annotations
@@ -17,21 +19,44 @@ import enum
 import importlib
 import inspect
 import json
+import pkgutil
 import re
 import sys
 from pathlib import Path
 from typing import Any
 
-FILE = Path(__file__).resolve().parent.parent / "tests" / "public_door.json"
-DOORS = ("agent_saga", "agent_saga_testing")
+ROOT = Path(__file__).resolve().parent.parent
+FILE = ROOT / "tests" / "public_door.json"
+STUB = ROOT / "agent-saga-core" / "src" / "agent_saga" / "__init__.pyi"
 
 
 def main() -> int:
-    """Write the contract of all doors."""
-    contract = {name: describe(importlib.import_module(name)) for name in DOORS}
+    """Write the contract of all doors, and the stub."""
+    contract = {name: describe(importlib.import_module(name)) for name in doors()}
     FILE.write_text(json.dumps(contract, indent=2, sort_keys=True) + "\n", "utf-8")
-    print(f"Wrote {FILE}")
+    STUB.write_text(stub(importlib.import_module("agent_saga")), "utf-8")
+    print(f"Wrote {FILE} and {STUB}")
     return 0
+
+
+def doors() -> list[str]:
+    """Return the names of all public modules."""
+    testing = importlib.import_module("agent_saga_testing")
+    parts = pkgutil.walk_packages(testing.__path__, "agent_saga_testing.")
+    public = [part.name for part in parts if not part.name.rpartition(".")[2].startswith("_")]
+    return ["agent_saga", *(n for n in public if hasattr(importlib.import_module(n), "__all__"))]
+
+
+def stub(door: Any) -> str:
+    """Return the core's door as a type checker must see it.
+
+    Args:
+        door: a module that keeps the home of each late name in `_HOME`.
+    """
+    homes = [(vars(door)["_HOME"][name], name) for name in door.__all__]
+    lines = [f"from {home} import {name} as {name}" for home, name in sorted(homes)]
+    names = "".join(f'    "{name}",\n' for name in door.__all__)
+    return f"# {_MADE_BY}\n\n" + "\n".join(lines) + f"\n\n__all__ = [\n{names}]\n"
 
 
 def describe(door: Any) -> dict[str, Any]:
@@ -96,6 +121,9 @@ def _signature(value: Any) -> str:
         return "(…)"
     prefix = "async " if inspect.iscoroutinefunction(value) else ""
     return prefix + re.sub(r" at 0x[0-9a-f]+", "", text)
+
+
+_MADE_BY = "Written by python -m tools.public_door; do not edit."
 
 
 if __name__ == "__main__":

@@ -69,11 +69,11 @@ class SagaScope:
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
-    ) -> bool:
+    ) -> None:
         """Commit, or undo and raise; see `engine.boundary`."""
         boundary = self._end()
         try:
-            return boundary.leave(error)
+            boundary.leave(error)
         finally:
             self._last = boundary.report
 
@@ -86,11 +86,11 @@ class SagaScope:
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
-    ) -> bool:
+    ) -> None:
         """Commit, or undo and raise; see `engine.boundary`."""
         boundary = self._end()
         try:
-            return await boundary.leave_async(error)
+            await boundary.leave_async(error)
         finally:
             self._last = boundary.report
 
