@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from agent_saga.plugins.markers import hookimpl
 from agent_saga.plugins.process import BUILTINS
+from agent_saga.runtime import builtin as _core  # noqa: F401 - registers the core's own features
 
 if TYPE_CHECKING:
     from agent_saga.plugins.commands import CommandRegistry

@@ -66,7 +66,7 @@ def plugin_findings(manager: PluginManager) -> list[Finding]:
         manager.load()
     except AgentSagaError as error:
         return [Finding(PROBLEM, f"The plugins cannot be loaded: {error.message}", error.fix)]
-    findings = [Finding(OK, f"{len(manager.plugins())} plugins are loaded.")]
+    findings = [Finding(OK, f"Plugins loaded: {len(manager.plugins())}.")]
     for signal in manager.health():
         level = OK if signal.ready else PROBLEM
         text = f"The plugin {signal.plugin} {_STATES[signal.ready]}. {signal.detail}".rstrip()
@@ -120,10 +120,9 @@ def _not_yet(path: Path) -> Finding:
 def plugins_of(manager: PluginManager) -> dict[str, Any]:
     """Return the plugins and integrations in use, as plain data; empty when they cannot load."""
     try:
-        plugins = manager.plugins()
+        plugins, found = manager.plugins(), manager.integrations.as_mapping()
     except AgentSagaError:
-        plugins = ()
-    found = manager.integrations.as_mapping()
+        return {"plugins": [], "integrations": []}
     return {
         "plugins": [
             {"name": p.name, "distribution": p.distribution, "version": p.version} for p in plugins

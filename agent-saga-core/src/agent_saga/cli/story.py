@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from agent_saga.cli.output import printable
 from agent_saga.domain.records import Ev
 from agent_saga.errors import WALCorrupt
@@ -22,7 +24,7 @@ from agent_saga.errors import WALCorrupt
 if TYPE_CHECKING:
     from agent_saga.wal.format import Record
 
-__all__ = ["moment", "payload_of", "told"]
+__all__ = ["moment", "payload_of", "stored", "told"]
 
 _LONGEST_VALUE: Final = 60
 _LONGEST_CALL: Final = 160
@@ -53,6 +55,14 @@ def payload_of(record: Record) -> Facts:
     except WALCorrupt:
         return {}
     return data if isinstance(data, Mapping) else {}
+
+
+def stored(record: Record) -> Any:
+    """Return a record's payload as the JSON that stands in the log; None when it is unreadable."""
+    try:
+        return None if record.data is None else msgspec.json.decode(record.payload or b"null")
+    except (WALCorrupt, msgspec.DecodeError):
+        return None
 
 
 def moment(time_us: int) -> str:

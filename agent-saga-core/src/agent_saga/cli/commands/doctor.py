@@ -22,7 +22,8 @@ from agent_saga.cli.installation import (
 from agent_saga.cli.options import import_option, log_options
 from agent_saga.cli.output import printable, say, say_json, table
 from agent_saga.cli.place import log_path
-from agent_saga.cli.reading import handlers_needed
+from agent_saga.cli.reading import damage_text, handlers_needed, read_log
+from agent_saga.errors import AgentSagaError
 from agent_saga.plugins.importing import import_modules
 from agent_saga.plugins.process import process_plugins
 from agent_saga.runtime.settings import Settings, defaults_table
@@ -30,6 +31,8 @@ from agent_saga.runtime.settings import Settings, defaults_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from agent_saga.plugins.registry import HandlerRegistry
 
 __all__ = ["command"]
 
@@ -44,7 +47,7 @@ def command(wal_path: str | None, modules: Sequence[str], *, as_json: bool) -> E
     path = log_path(wal_path or settings.wal)
     findings = [stranger(), *findings, *plugin_findings(manager)]
     import_modules(modules)
-    findings += [*log_findings(path), *_handlers(path, manager.handlers.compensators)]
+    findings += [*log_findings(path), *_contents(path, manager.handlers.compensators)]
     told = {
         **installation(),
         "log": str(path),
@@ -59,11 +62,18 @@ def command(wal_path: str | None, modules: Sequence[str], *, as_json: bool) -> E
     return Exit.NOT_CLEAN if any(f.level == PROBLEM for f in findings) else Exit.CLEAN
 
 
-def _handlers(path: Path, registered: Any) -> list[Finding]:
+def _contents(path: Path, registered: HandlerRegistry) -> list[Finding]:
+    """Judge what stands in the log: can it be read, and can its sagas be undone here."""
     if not path.is_dir():
         return []
-    needed = handlers_needed(path)
-    return handler_findings({name: ids for name, ids in needed.items() if name not in registered})
+    try:
+        log = read_log(path)
+    except AgentSagaError as error:
+        return [Finding(PROBLEM, error.message, error.fix)]
+    needed = handlers_needed(log.sagas.values())
+    missing = {name: ids for name, ids in needed.items() if name not in registered}
+    damages = [Finding(PROBLEM, line) for line in damage_text(log.damages)] if log.broken else []
+    return [*damages, *handler_findings(missing)]
 
 
 def _settings(settings: Settings) -> list[dict[str, Any]]:
@@ -90,7 +100,7 @@ def _print(told: dict[str, Any], settings: Settings, findings: Sequence[Finding]
 
 
 def _plugin_rows(told: dict[str, Any]) -> list[tuple[str, str, str]]:
-    rows = [(p["name"], p["distribution"], p["version"]) for p in told["plugins"]]
+    rows = [(p["name"], p["distribution"] or "built in", p["version"]) for p in told["plugins"]]
     return rows + [(i["name"], i["package"], i["supports"]) for i in told["integrations"]]
 
 

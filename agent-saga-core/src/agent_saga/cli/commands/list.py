@@ -1,0 +1,106 @@
+"""`agent-saga list`: the sagas of a log, and where each stands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agent_saga.cli.exits import Exit
+from agent_saga.cli.options import log_options
+from agent_saga.cli.output import printable, say, say_json, table
+from agent_saga.cli.place import log_path
+from agent_saga.cli.reading import LogView, damage_text, read_log
+from agent_saga.cli.story import moment
+from agent_saga.domain.lifecycle import SagaState
+
+if TYPE_CHECKING:
+    from agent_saga.domain.views import SagaView
+
+__all__ = ["command"]
+
+_STATES = [state.value for state in SagaState if state is not SagaState.NEW]
+
+
+@click.command("list")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(_STATES, case_sensitive=False),
+    help="Only sagas in this state; may be repeated.",
+)
+@click.option("--not-clean", is_flag=True, help="Only sagas that are not clean.")
+@click.option("--name", help="Only sagas of this name.")
+@log_options
+def command(
+    wal_path: str | None,
+    states: tuple[str, ...],
+    name: str | None,
+    *,
+    not_clean: bool,
+    as_json: bool,
+) -> Exit:
+    """List the sagas of a log and where each stands.
+
+    Exits with 0 if every listed saga is clean and the log is whole, with 1 if not, and with 3 if
+    the log has no saga.
+    """
+    log = read_log(log_path(wal_path))
+    shown = [
+        saga
+        for saga in log.sagas.values()
+        if (not states or saga.state.value in states)
+        and (name is None or saga.name == name)
+        and not (not_clean and saga.clean)
+    ]
+    if as_json:
+        say_json(_document(log, shown))
+    else:
+        _print(log, shown)
+    return _exit(log, shown)
+
+
+def _exit(log: LogView, shown: list[SagaView]) -> Exit:
+    if log.broken or not all(saga.clean for saga in shown):
+        return Exit.NOT_CLEAN
+    return Exit.CLEAN if log.sagas else Exit.NOTHING_VERIFIABLE
+
+
+def _print(log: LogView, shown: list[SagaView]) -> None:
+    say(f"Log: {printable(log.path)}", *damage_text(log.damages))
+    if not log.sagas:
+        say("There is no saga in this log." if log.path.exists() else "There is no log here yet.")
+        return
+    head = ("SAGA", "NAME", "STATE", "CLEAN", "STEPS", "BEGAN (UTC)")
+    say(*table(head, [_row(saga) for saga in shown]))
+    say("", f"{len(shown)} of {len(log.sagas)} sagas; {_unclean(shown)} not clean.")
+
+
+def _row(saga: SagaView) -> tuple[object, ...]:
+    clean = "yes" if saga.clean else "NO"
+    return saga.id, saga.name, saga.state.value, clean, len(saga.steps), moment(saga.began)
+
+
+def _unclean(shown: list[SagaView]) -> int:
+    return sum(not saga.clean for saga in shown)
+
+
+def _document(log: LogView, shown: list[SagaView]) -> dict[str, Any]:
+    return {
+        "log": str(log.path),
+        "whole": not log.broken,
+        "damages": damage_text(log.damages),
+        "sagas": [
+            {
+                "saga": saga.id,
+                "name": saga.name,
+                "state": saga.state.value,
+                "clean": saga.clean,
+                "steps": len(saga.steps),
+                "began_us": saga.began,
+                "last_us": saga.last,
+            }
+            for saga in shown
+        ],
+    }

@@ -1,0 +1,105 @@
+"""`agent-saga show SAGA`: the story of one saga, what stands, and what to do next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agent_saga.cli.exits import Exit
+from agent_saga.cli.options import log_options
+from agent_saga.cli.output import note, printable, say, say_json
+from agent_saga.cli.place import log_path
+from agent_saga.cli.reading import LogView, damage_text, read_log, records_of
+from agent_saga.cli.story import moment, stored, told
+from agent_saga.cli.verdict import headline, next_step, standing_lines
+
+if TYPE_CHECKING:
+    from agent_saga.domain.views import SagaView
+
+__all__ = ["command"]
+
+
+@click.command("show", context_settings={"ignore_unknown_options": True})
+@click.argument("saga")
+@log_options
+def command(saga: str, wal_path: str | None, *, as_json: bool) -> Exit:
+    """Tell the story of one saga: its steps, their inverses, what stands.
+
+    SAGA is an id, the beginning of one, or a name.
+    """
+    log = read_log(log_path(wal_path))
+    found = log.find(saga)
+    if len(found) != 1:
+        return _not_one(log, saga, found)
+    view = found[0]
+    if as_json:
+        say_json(_document(log, view))
+    else:
+        _print(log, view)
+    return Exit.CLEAN if view.clean and not log.broken else Exit.NOT_CLEAN
+
+
+def _not_one(log: LogView, wanted: str, found: list[SagaView]) -> Exit:
+    note(f"Log: {printable(log.path)}")
+    for line in damage_text(log.damages):
+        note(line)
+    if not found:
+        note(f"There is no saga {printable(wanted)!r} in this log.")
+        return Exit.NOTHING_VERIFIABLE
+    note(f"{printable(wanted)!r} may be one of {len(found)} sagas; name one by its id:")
+    for view in found:
+        note(f"  {printable(view.id)}  {view.state.value}  {moment(view.began)}")
+    return Exit.USAGE
+
+
+def _print(log: LogView, view: SagaView) -> None:
+    say(f"Log: {printable(log.path)}", *damage_text(log.damages), headline(view), "")
+    for record, sentence in told(records_of(log.path, view.id)):
+        say(f"  {moment(record.time)}  {sentence}")
+    say("", *standing_lines(view))
+    step = next_step(view)
+    if step:
+        say(f"Next: {step}")
+
+
+def _document(log: LogView, view: SagaView) -> dict[str, Any]:
+    return {
+        "log": str(log.path),
+        "whole": not log.broken,
+        "damages": damage_text(log.damages),
+        "saga": view.id,
+        "name": view.name,
+        "state": view.state.value,
+        "clean": view.clean,
+        "faults": view.faults,
+        "steps": [_step(view, step) for step in view.steps.values()],
+        "next": next_step(view),
+        "records": [
+            {
+                "writer": record.writer,
+                "seq": record.seq,
+                "epoch": record.epoch,
+                "time_us": record.time,
+                "event": record.event,
+                "step": record.step,
+                "generation": record.generation,
+                "data": stored(record),
+                "told": sentence,
+            }
+            for record, sentence in told(records_of(log.path, view.id))
+        ],
+    }
+
+
+def _step(view: SagaView, step: Any) -> dict[str, Any]:
+    return {
+        "step": step.id,
+        "tool": step.tool,
+        "semantics": step.semantics,
+        "generation": step.generation,
+        "state": step.state.value,
+        "stands": step.stands_after(view.state),
+        "inverse": step.inverse,
+        "detail": step.detail,
+    }

@@ -1,0 +1,97 @@
+"""Reading a log for the commands: sagas, places that cannot be read, one saga's records.
+
+Rules of this part:
+
+- Reading makes nothing and changes nothing, and works while the agent writes.
+- Memory grows with the sagas, not with the records.
+- A place that had been durable and cannot be read is told with every answer, and makes it not
+  clean. The torn end of a writer is told too; a writer that is still writing shows one, so it is no
+  fault.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from agent_saga.cli.output import printable
+from agent_saga.domain.fold import fold
+from agent_saga.wal.format import Record
+from agent_saga.wal.reader import Damage, scan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from agent_saga.domain.views import SagaView
+
+__all__ = ["LogView", "damage_text", "handlers_needed", "read_log", "records_of"]
+
+_TORN: Final = "torn-tail"
+
+
+class LogView:
+    """What a log says.
+
+    Attributes:
+        path: where it is.
+        sagas: every saga by id, in the order of their first records.
+        damages: the places that cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.damages: list[Damage] = []
+        self.sagas: dict[str, SagaView] = fold(self._records())
+
+    @property
+    def broken(self) -> bool:
+        """Whether something is missing that had been durable, or that this version cannot read."""
+        return any(damage.kind != _TORN for damage in self.damages)
+
+    def find(self, wanted: str) -> list[SagaView]:
+        """Return the sagas that a person may mean by an id, the beginning of one, or a name."""
+        exact = self.sagas.get(wanted)
+        if exact is not None:
+            return [exact]
+        by_name = [saga for saga in self.sagas.values() if saga.name == wanted]
+        return by_name or [saga for saga in self.sagas.values() if saga.id.startswith(wanted)]
+
+    def _records(self) -> Iterator[Record]:
+        for found in scan(self.path):
+            if isinstance(found, Damage):
+                self.damages.append(found)
+            else:
+                yield found
+
+
+def read_log(path: Path) -> LogView:
+    """Read a whole log.
+
+    Raises:
+        WALPathError, WALFormatError: the folder as a whole is no log that can be read.
+    """
+    return LogView(path)
+
+
+def records_of(path: Path, saga: str) -> list[Record]:
+    """Return one saga's records in the order (epoch, sequence)."""
+    found = [one for one in scan(path) if isinstance(one, Record) and one.saga == saga]
+    return sorted(found, key=lambda record: (record.epoch, record.writer, record.seq))
+
+
+def handlers_needed(sagas: Iterable[SagaView]) -> dict[str, list[str]]:
+    """Return, for each handler that undoing may still need, the ids of those sagas."""
+    needed: dict[str, list[str]] = {}
+    for saga in sagas:
+        for name in sorted(saga.handlers_needed()):
+            needed.setdefault(name, []).append(saga.id)
+    return needed
+
+
+def damage_text(damages: Iterable[Damage]) -> list[str]:
+    """Return one line for each place that cannot be read."""
+    return [
+        f"{'Note' if d.kind == _TORN else 'DAMAGE'}: writer {printable(d.writer)}, "
+        f"{printable(d.segment)}, sequence {d.seq}, byte {d.offset}: {printable(d.reason)}"
+        for d in damages
+    ]

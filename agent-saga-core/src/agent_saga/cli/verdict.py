@@ -1,0 +1,76 @@
+"""What a reader is told of a saga at the end: is it clean, what stands, what to do next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_saga.cli.output import printable
+from agent_saga.domain.lifecycle import SagaState, StepState
+
+if TYPE_CHECKING:
+    from agent_saga.domain.views import SagaView, StepView
+
+__all__ = ["headline", "next_step", "standing_lines"]
+
+_STATES = {
+    SagaState.NEW: "has no beginning in this log",
+    SagaState.RUNNING: "has not ended",
+    SagaState.COMMITTED: "was committed",
+    SagaState.RELEASED: "was left to recovery",
+    SagaState.UNWINDING: "is being undone",
+    SagaState.ROLLED_BACK: "was undone",
+    SagaState.PARTIAL: "was undone, but something stands",
+    SagaState.STUCK: "could NOT be undone completely",
+    SagaState.REOPENED: "was reopened by a late arrival",
+}
+_STEPS = {
+    StepState.INTENT: "it may have taken effect",
+    StepState.UNKNOWN: "it may have taken effect",
+    StepState.COMMITTED: "it took effect after everything else was undone",
+    StepState.COMPENSATING: "its inverse may or may not have succeeded",
+    StepState.COMPENSATION_NOT_APPLIED: "its inverse had no effect",
+    StepState.COMPENSATION_UNKNOWN: "its inverse may or may not have succeeded",
+    StepState.COMPENSATION_FAILED: "its inverse failed",
+    StepState.ORPHANED: "it has no usable inverse",
+    StepState.UNRESOLVED: "undoing did not reach it",
+}
+
+
+def headline(view: SagaView) -> str:
+    """Return one line: which saga, where it stands, clean or not."""
+    name = f"{printable(view.name)!r} " if view.name else ""
+    clean = "clean" if view.clean else "NOT clean"
+    return f"Saga {name}{printable(view.id)} {_STATES[view.state]}: {clean}."
+
+
+def standing_lines(view: SagaView) -> list[str]:
+    """Return what stands, what was kept, and what is wrong with the records."""
+    lines = []
+    if view.standing:
+        lines += ["May stand:", *[_line(step, _STEPS[step.state]) for step in view.standing]]
+    if view.kept:
+        lines += ["Stands for ever, as approved:", *[_line(step, "") for step in view.kept]]
+    if view.faults:
+        lines += ["Wrong with its records:", *[f"  - {printable(fault)}" for fault in view.faults]]
+    if not lines and view.ended:
+        lines.append("Nothing stands that was neither undone nor declared.")
+    return lines
+
+
+def next_step(view: SagaView) -> str:
+    """Return what a person does next about this saga, or an empty string."""
+    if view.clean:
+        return ""
+    if view.faults:
+        return "look at these records with --json; do not run anything of this saga again"
+    if view.state is SagaState.RUNNING and not view.standing:
+        return "if its process still runs, wait for its end; otherwise check each step in the world"
+    if view.kept and not view.standing:
+        return "nothing can be undone; tell whoever approved it"
+    return "check the steps above in the world, and undo by hand what stands"
+
+
+def _line(step: StepView, why: str) -> str:
+    text = f"  - {printable(step.tool or 'a step')} [{printable(step.id[:8])}]"
+    parts = [part for part in (why, printable(step.detail)) if part]
+    return f"{text}: {'; '.join(parts)}" if parts else text

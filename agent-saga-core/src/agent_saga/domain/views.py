@@ -1,0 +1,128 @@
+"""What a log says of one saga: its state, its steps, its savepoints, and what is wrong with it.
+
+`clean` is judged here and nowhere else for a reader: true only when the saga has ended, nothing may
+stand that was neither undone nor declared, and no record of it is faulty.
+"""
+
+from __future__ import annotations
+
+from agent_saga.domain.lifecycle import STEP_STANDS, SagaState, ScopeState, StepState
+
+__all__ = ["SagaView", "StepView"]
+
+_ENDED_WELL = frozenset({SagaState.COMMITTED, SagaState.ROLLED_BACK})
+_SCOPE_WELL = frozenset({ScopeState.LEFT, ScopeState.UNDONE})
+
+
+class StepView:
+    """One step, as the log tells it.
+
+    Attributes:
+        id, generation: which step.
+        state: where it stands.
+        tool, semantics: empty when the log does not say, or no longer.
+        inverse: the handler's name of its inverse; empty when it has none by name.
+        nothing: why nothing needs undoing, when its inverse says so.
+        detail: the last reason or error that was recorded for it.
+        approved_by: who let it through.
+    """
+
+    __slots__ = (
+        "approved_by",
+        "detail",
+        "generation",
+        "id",
+        "inverse",
+        "nothing",
+        "semantics",
+        "state",
+        "tool",
+    )
+
+    def __init__(self, step: str) -> None:
+        self.id = step
+        self.generation = 0
+        self.state = StepState.NEW
+        self.tool = self.semantics = self.inverse = ""
+        self.nothing = self.detail = self.approved_by = ""
+
+    @property
+    def reversible(self) -> bool:
+        """Whether leaving it undone harms nobody."""
+        return self.semantics == "REVERSIBLE"
+
+    def stands_after(self, saga: SagaState) -> bool:
+        """Say whether its effect may stand, undeclared, in a saga of this state."""
+        if self.reversible:
+            return False
+        if self.state is StepState.COMMITTED:
+            return saga is SagaState.ROLLED_BACK and not self.nothing
+        return self.state in STEP_STANDS
+
+
+class SagaView:
+    """One saga, as the log tells it.
+
+    Attributes:
+        id, name: which saga.
+        state: where it stands.
+        epoch: the highest epoch that was seen.
+        began, last: times of its first and last record, in microseconds since the epoch.
+        steps: the steps by id, in the order in which they were announced.
+        scopes: the savepoints' states by path.
+        refused: how many calls the gate refused.
+        faults: what is wrong with its records; each makes it a human's case.
+    """
+
+    __slots__ = (
+        "began",
+        "epoch",
+        "faults",
+        "id",
+        "last",
+        "name",
+        "refused",
+        "scopes",
+        "state",
+        "steps",
+        "writers",
+    )
+
+    def __init__(self, saga: str) -> None:
+        self.id = saga
+        self.name = ""
+        self.state = SagaState.NEW
+        self.epoch = self.began = self.last = self.refused = 0
+        self.steps: dict[str, StepView] = {}
+        self.scopes: dict[tuple[str, ...], ScopeState] = {}
+        self.writers: dict[int, str] = {}
+        self.faults: list[str] = []
+
+    @property
+    def ended(self) -> bool:
+        """Whether it reached an end that nothing has reopened."""
+        return self.state in _ENDED_WELL
+
+    @property
+    def standing(self) -> list[StepView]:
+        """The steps whose effect may stand without having been declared to."""
+        return [step for step in self.steps.values() if step.stands_after(self.state)]
+
+    @property
+    def kept(self) -> list[StepView]:
+        """The steps that stand for ever, as a human approved."""
+        return [step for step in self.steps.values() if step.state is StepState.KEPT]
+
+    @property
+    def clean(self) -> bool:
+        """True when it ended, nothing may stand undeclared, and every record of it is in order."""
+        scopes_well = all(state in _SCOPE_WELL for state in self.scopes.values())
+        well = self.ended and scopes_well and not self.kept
+        return well and not self.faults and not self.standing
+
+    def handlers_needed(self) -> set[str]:
+        """Return the names of the inverses that undoing this saga may still need."""
+        if self.ended and not self.standing:
+            return set()
+        done = (StepState.COMPENSATED, StepState.NOT_APPLIED, StepState.KEPT)
+        return {step.inverse for step in self.steps.values() if step.state not in done} - {""}
