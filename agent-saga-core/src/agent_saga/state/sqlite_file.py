@@ -155,9 +155,7 @@ class SQLiteFile:
         """Return the connection to a file that has its tables; make what is missing."""
         if self._writable and self._connection is not None:
             return self._connection
-        made = not self.exists()
-        if made:
-            _make_file(self.path)
+        changed = [] if self.exists() else _make_file(self.path)
         connection = self._open(deadline)
 
         def fill() -> None:
@@ -165,8 +163,8 @@ class SQLiteFile:
             schema.make_schema(connection)
 
         until_free(fill, deadline=deadline, path=self.path)
-        if made:
-            _sync_folder(self.path.parent)
+        for folder in changed:
+            _sync_folder(folder)
         self._writable = True
         return connection
 
@@ -225,38 +223,44 @@ def _checkpoint(connection: sqlite3.Connection) -> None:
         raise Blocked("a checkpoint waits for other processes")
 
 
-def _make_file(path: Path) -> None:
-    """Make an empty file that only its owner may use, without opening it.
+def _make_file(path: Path) -> list[Path]:
+    """Make an empty file that only its owner may use; return the folders to sync.
 
-    Opening and closing it would drop the locks of another connection in this process.
+    The file is not opened: closing it again would drop the locks of another connection in this
+    process.
     """
-    _make_folder(path.parent)
+    changed = _make_folder(path.parent)
     try:
         os.mknod(path, 0o600 | stat.S_IFREG)
     except FileExistsError:
-        return
+        return changed
     except (AttributeError, PermissionError):
         # Some systems make files by opening them only; SQLite then does so, and is not sharing yet.
         sqlite3.connect(path).close()
         path.chmod(0o600)
+    return changed
 
 
-def _make_folder(folder: Path) -> None:
-    """Make the log's folder as the log would: for its owner only, and ignored by git."""
+def _make_folder(folder: Path) -> list[Path]:
+    """Make the log's folder as the log would: for its owner only, and ignored by git.
+
+    Returns the folders in which a name is new, or will be.
+    """
     if folder.is_dir():
-        return
+        return [folder]
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError), (folder / ".gitignore").open("x") as ignore:
         ignore.write("*\n")
+    return [folder, *(place.parent for place in missing)]
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the file's name, and its folder's, survive a power loss."""
+    """Make the names in a folder survive a power loss; Windows does so by itself."""
     if os.name == "nt":
         return
-    for place in (folder, folder.parent):
-        descriptor = os.open(place, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

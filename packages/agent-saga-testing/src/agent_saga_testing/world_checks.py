@@ -77,7 +77,10 @@ class Checks:
                 " c.moment"
                 " FROM calls c LEFT JOIN calls t ON t.id = c.target ORDER BY c.id"
             ).fetchall()
-        calls = [WorldCall(*row[:5], json.loads(row[5]), row[6], row[7]) for row in rows]
+        calls = [
+            WorldCall(number, what, called, key, target, json.loads(data), outcome, moment)
+            for number, what, called, key, target, data, outcome, moment in rows
+        ]
         return [c for c in calls if kind in (None, c.kind) and name in (None, c.name)]
 
     def attempts(self, kind: str = "forward", name: str | None = None) -> int:

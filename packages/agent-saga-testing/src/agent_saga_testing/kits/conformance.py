@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
+import pytest
+
 __all__ = ["Conformance", "needs"]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -45,6 +47,7 @@ class Conformance:
         deviations: reasons by case name, for standard cases that this class removes or replaces.
     """
 
+    pytestmark: ClassVar[list[pytest.MarkDecorator]] = [pytest.mark.conformance]
     capabilities: ClassVar[Any]
     deviations: ClassVar[dict[str, str]] = {}
 

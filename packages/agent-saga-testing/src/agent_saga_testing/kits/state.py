@@ -83,6 +83,7 @@ class StateConformance(StateDocuments, StateWaits):
             assert second.get("kept") == EXACT
 
     @needs(survives_kill=True)
+    @pytest.mark.crash
     @pytest.mark.parametrize("durable", [True, False])
     def test_what_was_answered_survives_a_kill(
         self, opener: Opener, tmp_path: Path, durable: bool
@@ -95,6 +96,7 @@ class StateConformance(StateDocuments, StateWaits):
             assert store.get("kept") is not None
 
     @needs(multi_process=True)
+    @pytest.mark.crash
     def test_a_kill_inside_a_transaction_changes_nothing(
         self, opener: Opener, tmp_path: Path
     ) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import ClassVar
 
@@ -17,6 +17,7 @@ from agent_saga.errors import StateUnavailable
 from agent_saga.state.base import Capabilities, Change, Docs, StateStore
 from agent_saga_testing.kits.conformance import Conformance
 from agent_saga_testing.kits.state_rules import claim_in_turn, count_up, move, put
+from agent_saga_testing.kits.threads import in_threads
 
 __all__ = ["StateWaits"]
 
@@ -65,7 +66,7 @@ class StateWaits(Conformance):
         def work() -> None:
             answers.extend(store.transact(["counter"], count_up, durable=False) for _ in range(25))
 
-        _in_threads([work] * 6)
+        in_threads([work] * 6)
         assert sorted(answers) == list(range(1, 151))
 
     def test_no_update_is_lost_among_tasks(self, store: StateStore) -> None:
@@ -84,7 +85,7 @@ class StateWaits(Conformance):
             while store.transact(["left", "right"], move, durable=False):
                 sums.add(sum(doc["n"] for _, doc in store.scan()))
 
-        _in_threads([work] * 3)
+        in_threads([work] * 3)
         assert sums == {60}
         assert store.get("right") == {"n": 60}
 
@@ -99,7 +100,7 @@ class StateWaits(Conformance):
                 if claim.granted:
                     won.append(claim.epoch)
 
-        _in_threads([partial(work, f"thread-{n}") for n in range(4)])
+        in_threads([partial(work, f"thread-{n}") for n in range(4)])
         assert sorted(won) == sorted(set(won))
         assert set(range(2, 41)) <= set(won)
 
@@ -144,20 +145,3 @@ class StateWaits(Conformance):
         with _held(store):
             asyncio.run(leave())
         assert store.transact(["counter"], count_up) >= 2
-
-
-def _in_threads(work: list[Callable[[], object]]) -> None:
-    errors: list[BaseException] = []
-
-    def guarded(function: Callable[[], object]) -> None:
-        try:
-            function()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(function,)) for function in work]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors, errors
