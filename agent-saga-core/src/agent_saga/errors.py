@@ -86,8 +86,10 @@ class AgentSagaError(Exception):
         super().__init__(self.message)
 
     def __str__(self) -> str:
-        text = f"{self.message} [{self.code}]"
-        return f"{text}\n  To do: {self.fix}" if self.fix else text
+        head, newline, rest = self.message.partition("\n")
+        text = f"{head} [{self.code}]{newline}{rest}"
+        told = not self.fix or self.fix in self.message
+        return text if told else f"{text}\n  To do: {self.fix}"
 
 
 # --- the author of the program -------------------------------------------------------------------

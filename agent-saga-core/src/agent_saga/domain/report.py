@@ -37,7 +37,7 @@ class StepLine:
 
     def __str__(self) -> str:
         text = f"{self.tool} [{self.step[:8]}]"
-        if self.label and self.label != self.tool:
+        if self.label and not f".{self.label}".endswith((f".{self.tool}", f".{self.tool}.undo")):
             text += f" by {self.label}"
         if self.detail:
             text += f": {self.detail}"
@@ -140,6 +140,8 @@ class RollbackReport:
         ):
             lines.extend(_section(title, steps))
         lines.extend(f"  Note: {note}" for note in self.notes)
+        if self.wal.startswith("file:"):
+            lines.append(f"  Log: {self.wal.removeprefix('file:')}")
         if not self.clean:
             lines.append(f"  Next: {self.next_command()}")
         return "\n".join(lines)

@@ -83,6 +83,8 @@ class Unwinding:
 
     def run(self, cause: str) -> Protocol[None]:
         """Carry the unwinding out to its terminal record."""
+        saga = self.scope.saga
+        saga.engine.wal.check_fence(saga.id, saga.epoch)
         journal.unwinding(self.scope, cause)
         cut = yield from self._settle()
         if cut is not None:
@@ -125,7 +127,7 @@ class Unwinding:
 
     def _gone(self, step: Step) -> None:
         if step.state is StepState.NOT_APPLIED:
-            self._list(self.report.not_applied, step, "")
+            self._list(self.report.not_applied, step, "", step.error)
         elif step.state is StepState.COMPENSATED:
             self._list(self.report.compensated, step, "undone before")
 
@@ -204,7 +206,7 @@ class Unwinding:
             return error
         self.done.add(step.id)
         if undone is Undone.COMPENSATED:
-            self.report.compensated.append(step.line())
+            self.report.compensated.append(step.line(_how_known(step, inverse)))
             return None
         word = "failed" if undone is Undone.FAILED else "may or may not have succeeded"
         self.report.failed.append(step.line(f"its inverse {word}", error))
@@ -214,8 +216,10 @@ class Unwinding:
 
     # --- what is said of a step ------------------------------------------------------------------
 
-    def _list(self, lines: list[StepLine], step: Step, detail: str) -> None:
-        lines.append(step.line(detail))
+    def _list(
+        self, lines: list[StepLine], step: Step, detail: str, error: BaseException | None = None
+    ) -> None:
+        lines.append(step.line(detail, error))
         self.done.add(step.id)
 
     def _keep(self, step: Step) -> None:
@@ -268,6 +272,14 @@ _LISTS = ("compensated", "failed", "orphaned", "unresolved", "kept")
 _SCOPE_RESULT = {"ROLLED_BACK": "UNDONE", "PARTIAL": "PARTIAL", "STUCK": "STUCK"}
 
 
+def _how_known(step: Step, inverse: Compensation) -> str:
+    if step.via == "prober":
+        return "its answer was lost; its prober found the effect"
+    if inverse is step.provisional:
+        return "its answer was lost; undone in case it took effect"
+    return ""
+
+
 def _took_effect(step: Step) -> bool:
     return step.state is StepState.COMMITTED
 
@@ -285,6 +297,7 @@ def release(scope: Scope, cause: str) -> None:
     if saga.state not in (SagaState.RUNNING, SagaState.UNWINDING):
         return
     try:
+        saga.engine.wal.check_fence(saga.id, saga.epoch)
         journal.saga_event(saga, Ev.SAGA_RELEASED, cause=cause)
         saga.engine.wal.drain()
         saga.engine.wal.start_sync()
