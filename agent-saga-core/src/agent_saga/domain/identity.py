@@ -28,8 +28,11 @@ StepKey = tuple[str, ...]
 
 
 def new_saga_id() -> str:
-    """Return a new saga id: 16 characters, safe in file names and addresses."""
-    return urlsafe_b64encode(os.urandom(12)).decode("ascii")
+    """Return a new saga id: 16 characters, safe in file names, addresses and on command lines."""
+    while True:
+        saga = urlsafe_b64encode(os.urandom(12)).decode("ascii")
+        if not saga.startswith("-"):  # it would read as an option
+            return saga
 
 
 def derived_key(path: tuple[str, ...], tool: str, ordinal: int) -> StepKey:

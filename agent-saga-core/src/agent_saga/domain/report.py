@@ -50,7 +50,8 @@ class RollbackReport:
     """What a boundary left behind.
 
     Attributes:
-        saga_id, name: the boundary.
+        saga_id, name: the saga.
+        savepoint: which savepoint of it this report is about; empty for the whole saga.
         outcome: ROLLED_BACK, PARTIAL, STUCK, RELEASED or COMMITTED.
         compensated: steps whose inverse succeeded.
         failed: steps whose inverse did not, or may not, have succeeded.
@@ -75,6 +76,7 @@ class RollbackReport:
         "orphaned",
         "outcome",
         "saga_id",
+        "savepoint",
         "unresolved",
         "unsettled",
         "wal",
@@ -84,6 +86,7 @@ class RollbackReport:
         self.saga_id = saga_id
         self.name = name
         self.wal = wal
+        self.savepoint = ""
         self.outcome = ""
         self.compensated: list[StepLine] = []
         self.failed: list[StepLine] = []
@@ -162,7 +165,8 @@ class RollbackReport:
             "COMMITTED": "was committed",
         }.get(self.outcome, "is still open")
         verdict = "clean" if self.clean else "NOT clean"
-        return f"Saga {name}{self.saga_id} {state}: {verdict}."
+        part = f"Savepoint {self.savepoint!r} of saga" if self.savepoint else "Saga"
+        return f"{part} {name}{self.saga_id} {state}: {verdict}."
 
     def __repr__(self) -> str:
         return f"<RollbackReport {self.saga_id} {self.outcome} clean={self.clean}>"

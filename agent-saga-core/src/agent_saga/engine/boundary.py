@@ -27,6 +27,7 @@ from agent_saga.engine.commit import Committed, commit
 from agent_saga.engine.drive_async import AsyncDriver, drive_shielded
 from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.saga import Saga, Scope
+from agent_saga.engine.tool import COMMITS, one_of
 from agent_saga.engine.unwind import release, unwind
 from agent_saga.errors import (
     AbortRequested,
@@ -62,10 +63,11 @@ class BoundaryOptions:
         reraise: raise the cause itself instead of `SagaAborted`.
         on_unsettled: "raise" `CommittedUnsettled`, or "warn".
         detached: an independent saga even inside another boundary.
+        commit: "pipelined", or "durable" to wait for the disk before any caller sees a result.
         kit: the kit whose boundary it is, if any.
     """
 
-    __slots__ = ("detached", "kit", "labels", "name", "on_unsettled", "reraise")
+    __slots__ = ("detached", "durable", "kit", "labels", "name", "on_unsettled", "reraise")
 
     def __init__(
         self,
@@ -75,16 +77,16 @@ class BoundaryOptions:
         reraise: bool = False,
         on_unsettled: str = "raise",
         detached: bool = False,
+        commit: str = "pipelined",
         kit: object = None,
     ) -> None:
-        if on_unsettled not in _UNSETTLED:
-            raise ConfigurationError(f"on_unsettled is one of {', '.join(_UNSETTLED)}.")
         self.name = name
         self.labels = labels
         self.reraise = reraise
-        self.on_unsettled = on_unsettled
+        self.on_unsettled = one_of("on_unsettled", on_unsettled, _UNSETTLED)
         self.detached = detached
         self.kit = kit
+        self.durable = one_of("commit", commit, COMMITS) == "durable"
 
 
 class Boundary:
@@ -93,11 +95,15 @@ class Boundary:
     Args:
         engine: the parts to run on.
         options: how it behaves.
+        inside: the scope that it is a savepoint of; the current one when not given.
     """
 
-    def __init__(self, engine: Engine, options: BoundaryOptions) -> None:
+    def __init__(
+        self, engine: Engine, options: BoundaryOptions, inside: Scope | None = None
+    ) -> None:
         self.engine = engine
         self.options = options
+        self.inside = inside
         self.scope: Scope | None = None
         self.report: RollbackReport | None = None
         self._token: contextvars.Token[Scope | None] | None = None
@@ -110,10 +116,11 @@ class Boundary:
         if self.scope is not None:
             raise ConfigurationError("A boundary was entered twice; open a new one instead.")
         options = self.options
-        outer = current_scope.get()
+        outer = self._outer()
         if outer is None or options.detached:
             saga = Saga(self.engine, options.name, options.labels, is_async=is_async)
             saga.kit = options.kit
+            saga.durable = options.durable
             scope = saga.root
         else:
             scope = self._savepoint(outer, is_async=is_async)
@@ -122,10 +129,18 @@ class Boundary:
         self._log_token = SAGA_ID.set(scope.saga.id)
         return scope
 
+    def _outer(self) -> Scope | None:
+        current = current_scope.get()
+        inside = self.inside
+        if inside is None:
+            return current
+        deeper = current is not None and current.saga is inside.saga and current.within(inside)
+        return current if deeper else inside
+
     def _savepoint(self, outer: Scope, *, is_async: bool) -> Scope:
-        if outer.saga.engine.wal is not self.engine.wal:
+        if outer.saga.engine is not self.engine:
             raise ConfigurationError(
-                "A boundary inside another one writes to another log.",
+                "A boundary inside another one has another kit, log or gate.",
                 fix="Use the outer boundary's kit, or detached=True for an independent saga.",
             )
         scope = outer.saga.open_savepoint(outer, self.options.name, is_async=is_async)
@@ -173,7 +188,8 @@ class Boundary:
             if failure is None:
                 return False
             report = SyncDriver(self.engine, shielded=True).drive(unwind(scope, _cause(failure)))
-            return self._raise(scope, report, failure, error)
+            kept = interrupts.main.taken() if self._interrupts else None
+            return self._raise(scope, report, kept or failure, error)
         finally:
             if self._interrupts:
                 interrupts.remove()

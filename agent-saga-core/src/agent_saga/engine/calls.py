@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from agent_saga.engine.requests import Call, Ending
+from agent_saga.errors import StepTimeout
 
 
 def make(call: Call) -> Ending:
@@ -42,3 +43,10 @@ def discard(value: Any) -> None:
     close = getattr(value, "close", None)
     if inspect.iscoroutine(value) and close is not None:
         close()
+
+
+def timed_out(call: Call, seconds: float) -> StepTimeout:
+    """Return the error for a call that did not answer in time."""
+    return StepTimeout(
+        f"{call.what} did not answer within {seconds:g} s; whether it took effect is unknown."
+    )

@@ -32,7 +32,7 @@ from agent_saga.engine.requests import (
     Sleep,
     StepEnded,
 )
-from agent_saga.errors import StepTimeout, WALError
+from agent_saga.errors import WALError
 
 if TYPE_CHECKING:
     from agent_saga.engine.ports import Engine
@@ -182,7 +182,7 @@ class AsyncDriver:
         reason = await self._ended_within(task, timeout)
         if task.done() and reason is None:
             return _ending_of(task, None)
-        error = reason or _timeout(call, timeout)
+        error = reason or calls.timed_out(call, timeout)
         task.cancel()
         again = await self._ended_within(task, self.engine.timing.cancel_grace)
         if reason is None and again is not None:
@@ -230,7 +230,7 @@ class AsyncDriver:
     def _given_up(self, call: Call, ending: Ending | None, error: BaseException) -> Ending:
         self.closing = isinstance(error, GeneratorExit)
         if isinstance(error, TimeoutError):
-            error = _timeout(call, call.timeout or 0.0)
+            error = calls.timed_out(call, call.timeout or 0.0)
         else:
             self.cut = error
         if ending is None:
@@ -243,12 +243,6 @@ class AsyncDriver:
 def _resolve(done: asyncio.Future[Ending], ending: Ending) -> None:
     if not done.done():
         done.set_result(ending)
-
-
-def _timeout(call: Call, seconds: float) -> StepTimeout:
-    return StepTimeout(
-        f"{call.what} did not answer within {seconds:g} s; whether it took effect is unknown."
-    )
 
 
 def _ending_of(task: asyncio.Future[Any], given_up: BaseException | None) -> Ending:

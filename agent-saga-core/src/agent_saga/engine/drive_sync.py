@@ -28,7 +28,7 @@ from agent_saga.engine.requests import (
     Sleep,
     StepEnded,
 )
-from agent_saga.errors import ConfigurationError, StepTimeout, WALError
+from agent_saga.errors import ConfigurationError, WALError
 
 if TYPE_CHECKING:
     from agent_saga.engine.ports import Engine
@@ -155,7 +155,7 @@ class SyncDriver:
             with asyncio.Runner() as runner:
                 return Ending(runner.run(run()))
         except TimeoutError as error:
-            return Ending(error=error if bound is None else _timeout(call, bound))
+            return Ending(error=error if bound is None else calls.timed_out(call, bound))
         except BaseException as error:
             return Ending(error=error)
 
@@ -187,14 +187,8 @@ class SyncDriver:
             if self._interrupted():
                 return self._cut()
             if time.monotonic() >= end:
-                return _timeout(call, timeout)
+                return calls.timed_out(call, timeout)
         return None
-
-
-def _timeout(call: Call, seconds: float) -> StepTimeout:
-    return StepTimeout(
-        f"{call.what} did not answer within {seconds:g} s; whether it took effect is unknown."
-    )
 
 
 def _no_loop(call: Call) -> ConfigurationError:

@@ -1,20 +1,28 @@
-"""What a program holds of its saga: `async with saga_scope() as saga`."""
+"""What a program holds: the boundary that it enters, and the saga that it gets inside."""
 
 from __future__ import annotations
 
 import contextvars
 import functools
 from collections.abc import Callable, Mapping
+from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
 from agent_saga.domain.report import RollbackReport
 from agent_saga.domain.semantics import ActionSemantics
-from agent_saga.engine.boundary import current_scope, loop_is_running
+from agent_saga.engine.boundary import (
+    Boundary,
+    BoundaryOptions,
+    current_scope,
+    loop_is_running,
+)
+from agent_saga.engine.ports import Engine
 from agent_saga.engine.retry import RetryPolicy
 from agent_saga.engine.saga import Scope
 from agent_saga.engine.tool import declare
 from agent_saga.engine.wrap import Invocation
-from agent_saga.errors import AbortRequested
+from agent_saga.errors import AbortRequested, ConfigurationError
+from agent_saga.plugins.importing import refuse_while_importing
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -104,6 +112,18 @@ class SagaHandle:
         self._scope.saga.abort_reason = reason
         raise AbortRequested(reason)
 
+    def savepoint(self, name: str = "") -> SagaScope:
+        """Return a savepoint: a boundary inside this one, whose failure undoes only itself.
+
+        Enter it with `with` or `async with`; its failure raises, and a caller that catches that may
+        go on. The outer boundary's failure undoes it too.
+
+        Args:
+            name: how the log names it.
+        """
+        saga = self._scope.saga
+        return SagaScope(lambda: saga.engine, BoundaryOptions(name=name), self._scope)
+
     def bind(self, fn: F) -> F:
         """Return the function bound to this saga, to be run in a thread or task of your own.
 
@@ -120,3 +140,86 @@ class SagaHandle:
 
     def __repr__(self) -> str:
         return f"<Saga {self.id} {self._scope.saga.state.value}>"
+
+
+class SagaScope:
+    """A boundary; enter it with `with` or `async with`.
+
+    It can be used again and by several tasks at once; every use is a saga of its own, or a
+    savepoint when it is entered inside another boundary.
+
+    Args:
+        engine: asked for the engine at every entry.
+        options: how the boundary behaves.
+        inside: the scope that it is a savepoint of; the current one when not given.
+    """
+
+    def __init__(
+        self,
+        engine: Callable[[], Engine],
+        options: BoundaryOptions,
+        inside: Scope | None = None,
+    ) -> None:
+        self._engine = engine
+        self._options = options
+        self._inside = inside
+        self._open: contextvars.ContextVar[tuple[Boundary, ...]] = contextvars.ContextVar(
+            "agent_saga_open", default=()
+        )
+        self._last: RollbackReport | None = None
+
+    @property
+    def report(self) -> RollbackReport | None:
+        """The report of the last use that ended; None before."""
+        return self._last
+
+    def _begin(self) -> Boundary:
+        refuse_while_importing("opening a boundary")
+        return Boundary(self._engine(), self._options, self._inside)
+
+    def _end(self) -> Boundary:
+        boundaries = self._open.get()
+        if not boundaries:
+            raise ConfigurationError("A boundary was left that had not been entered here.")
+        self._open.set(boundaries[:-1])
+        return boundaries[-1]
+
+    def __enter__(self) -> SagaHandle:
+        """Open a synchronous boundary."""
+        boundary = self._begin()
+        handle = SagaHandle(boundary.enter())
+        self._open.set((*self._open.get(), boundary))
+        return handle
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Commit, or undo and raise; see `engine.boundary`."""
+        boundary = self._end()
+        try:
+            boundary.leave(error)
+        finally:
+            self._last = boundary.report
+
+    async def __aenter__(self) -> SagaHandle:
+        """Open an asynchronous boundary."""
+        boundary = self._begin()
+        handle = SagaHandle(boundary.enter_async())
+        self._open.set((*self._open.get(), boundary))
+        return handle
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Commit, or undo and raise; see `engine.boundary`."""
+        boundary = self._end()
+        try:
+            await boundary.leave_async(error)
+        finally:
+            self._last = boundary.report

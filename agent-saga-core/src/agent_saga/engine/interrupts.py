@@ -72,7 +72,15 @@ def install() -> bool:
 
 
 def remove() -> None:
-    """Give SIGINT back to Python's own handler when the last boundary has ended."""
+    """Give SIGINT back to Python's own handler when the last boundary has ended.
+
+    Raises:
+        KeyboardInterrupt: one came after the engine's last look.
+    """
     main.installed -= 1
-    if not main.installed:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if main.installed:
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    kept = main.taken()
+    if kept is not None:
+        raise kept

@@ -290,7 +290,7 @@ def _committed(step: Step, value: Any) -> Protocol[Outcome]:
         return Outcome(error=error)
     raised = record_inverse_problem(step, problem)
     cut = yield HandedOver(seq, sync=not step.tool.reversible)
-    if cut is None and step.tool.durable and not step.tool.reversible:
+    if cut is None and (step.tool.durable or saga.durable) and not step.tool.reversible:
         cut = yield Durable(seq)
     saga.counts["committed"] += 1
     if cut is not None or raised is not None:

@@ -115,6 +115,7 @@ class Saga:
         "abort_reason",
         "begun",
         "counts",
+        "durable",
         "engine",
         "epoch",
         "fork",
@@ -162,6 +163,7 @@ class Saga:
         self.report: RollbackReport | None = None
         self.abort_reason: str | None = None
         self.kit: object = None
+        self.durable = False
 
     def move(self, event: str) -> None:
         """Change the state as the lifecycle table says."""

@@ -208,8 +208,8 @@ def declare(
     tool.not_applied_on = error_types(not_applied_on, "not_applied_on")
     tool.no_answer_on = error_types(no_answer_on, "no_answer_on")
     tool.idempotent, tool.repeatable, tool.loop_free = bool(idempotent), repeatable, loop_free
-    tool.durable = _one_of("commit", commit, COMMITS) == "durable"
-    tool.outside = None if outside is None else _one_of("outside", outside, OUTSIDE)
+    tool.durable = one_of("commit", commit, COMMITS) == "durable"
+    tool.outside = None if outside is None else one_of("outside", outside, OUTSIDE)
     tool.tags = frozenset(tags)
     tool.head = literal({"tool": tool.name, "semantics": tool.semantics.value})
     return tool
@@ -261,7 +261,12 @@ def _retry(retry: object) -> RetryPolicy | None:
     raise ConfigurationError(f"retry= takes a RetryPolicy, not {type(retry).__name__}.")
 
 
-def _one_of(what: str, value: object, allowed: tuple[str, ...]) -> str:
+def one_of(what: str, value: object, allowed: tuple[str, ...]) -> str:
+    """Return a word if it is one of those allowed.
+
+    Raises:
+        ConfigurationError: it is not; the message lists them.
+    """
     if isinstance(value, str) and value in allowed:
         return value
     raise ConfigurationError(f"{what} is one of {', '.join(allowed)}, not {value!r}.")

@@ -56,6 +56,7 @@ def unwind(scope: Scope, cause: str) -> Protocol[RollbackReport]:
     scope.fence()
     saga = scope.saga
     report = saga.new_report()
+    report.savepoint = "/".join(scope.path)
     if not saga.begun:
         report.outcome = "ROLLED_BACK"
         scope.report = report

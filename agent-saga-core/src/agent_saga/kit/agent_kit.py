@@ -9,10 +9,10 @@ from weakref import WeakSet
 from agent_saga.controls.gate import PreFlightGate
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.engine.boundary import BoundaryOptions
+from agent_saga.engine.handle import SagaScope
 from agent_saga.engine.wrap import SagaTool
 from agent_saga.errors import ConfigurationError
 from agent_saga.kit.guarantees import manifest
-from agent_saga.kit.scopes import SagaScope
 from agent_saga.kit.status import Status, status_of
 from agent_saga.kit.tools import wrapped
 from agent_saga.runtime.composition import Runtime
@@ -110,6 +110,7 @@ class AgentKit:
         reraise: bool = False,
         on_unsettled: str | None = None,
         detached: bool = False,
+        commit: str = "pipelined",
     ) -> SagaScope:
         """Return a boundary of this kit; enter it with `with` or `async with`.
 
@@ -121,9 +122,10 @@ class AgentKit:
             reraise=reraise,
             on_unsettled=on_unsettled or self.runtime.settings.on_unsettled,
             detached=detached,
+            commit=commit,
             kit=self,
         )
-        return SagaScope(self.runtime, options)
+        return SagaScope(self.runtime.engine, options)
 
     def guarantees(self) -> dict[str, Any]:
         """Return what agent-saga promises and what it does not, as data."""

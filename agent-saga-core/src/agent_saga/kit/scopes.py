@@ -6,93 +6,22 @@ saga of its own, or a savepoint when it is entered inside another boundary.
 
 from __future__ import annotations
 
-import contextvars
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from agent_saga.controls.gate import PreFlightGate
 from agent_saga.domain.report import RollbackReport
-from agent_saga.engine.boundary import Boundary, BoundaryOptions, current_scope, last_reports
-from agent_saga.engine.handle import SagaHandle
+from agent_saga.engine.boundary import BoundaryOptions, current_scope, last_reports
+from agent_saga.engine.handle import SagaHandle, SagaScope
+from agent_saga.engine.ports import Engine
 from agent_saga.engine.tool import checked_name
 from agent_saga.errors import ConfigurationError
-from agent_saga.plugins.importing import refuse_while_importing
 from agent_saga.runtime.composition import Runtime, process_runtime
 from agent_saga.wal.base import BaseWAL
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class SagaScope:
-    """A boundary; enter it with `with` or `async with`.
-
-    Args:
-        runtime: what it runs on.
-        options: how it behaves.
-    """
-
-    def __init__(self, runtime: Runtime, options: BoundaryOptions) -> None:
-        self._runtime = runtime
-        self._options = options
-        self._open: contextvars.ContextVar[tuple[Boundary, ...]] = contextvars.ContextVar(
-            "agent_saga_open", default=()
-        )
-        self._last: RollbackReport | None = None
-
-    @property
-    def report(self) -> RollbackReport | None:
-        """The report of the last use that ended; None before."""
-        return self._last
-
-    def _begin(self) -> Boundary:
-        refuse_while_importing("opening a boundary")
-        boundary = Boundary(self._runtime.engine(), self._options)
-        self._open.set((*self._open.get(), boundary))
-        return boundary
-
-    def _end(self) -> Boundary:
-        boundaries = self._open.get()
-        if not boundaries:
-            raise ConfigurationError("A boundary was left that had not been entered here.")
-        self._open.set(boundaries[:-1])
-        return boundaries[-1]
-
-    def __enter__(self) -> SagaHandle:
-        """Open a synchronous boundary."""
-        return SagaHandle(self._begin().enter())
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Commit, or undo and raise; see `engine.boundary`."""
-        boundary = self._end()
-        try:
-            boundary.leave(error)
-        finally:
-            self._last = boundary.report
-
-    async def __aenter__(self) -> SagaHandle:
-        """Open an asynchronous boundary."""
-        return SagaHandle(self._begin().enter_async())
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Commit, or undo and raise; see `engine.boundary`."""
-        boundary = self._end()
-        try:
-            await boundary.leave_async(error)
-        finally:
-            self._last = boundary.report
 
 
 def saga_scope(
@@ -104,6 +33,7 @@ def saga_scope(
     reraise: bool = False,
     on_unsettled: str | None = None,
     detached: bool = False,
+    commit: str = "pipelined",
 ) -> SagaScope:
     """Return a boundary: what fails inside it is undone.
 
@@ -115,6 +45,7 @@ def saga_scope(
         reraise: raise the cause itself, the report in its notes and in `.saga_report`.
         on_unsettled: "raise" `CommittedUnsettled`, or "warn"; the setting when not given.
         detached: an independent saga even inside another boundary.
+        commit: "pipelined", or "durable" to wait for the disk before any caller sees a result.
 
     Raises:
         SagaAborted: on leaving, when the boundary failed; see its report.
@@ -122,24 +53,24 @@ def saga_scope(
 
     A crash inside leaves a durable record of every effect that may have happened.
     """
-    runtime = _runtime(gate, wal)
+    own = wal is not None or gate is not None
+    runtime = Runtime(wal=wal, gate=gate) if own else process_runtime()
     options = BoundaryOptions(
         name=name,
         labels=labels,
         reraise=reraise,
         on_unsettled=on_unsettled or runtime.settings.on_unsettled,
         detached=detached,
+        commit=commit,
     )
-    return SagaScope(runtime, options)
 
-
-def _runtime(gate: PreFlightGate | None, wal: BaseWAL | str | None) -> Runtime:
-    if wal is None and gate is None:
+    def engine() -> Engine:
         outer = current_scope.get()
-        kit = outer.saga.kit if outer is not None else None
-        runtime = getattr(kit, "runtime", None)
-        return runtime if isinstance(runtime, Runtime) else process_runtime()
-    return Runtime(wal=wal, gate=gate)
+        if own or detached or outer is None:
+            return runtime.engine()
+        return outer.saga.engine
+
+    return SagaScope(engine, options)
 
 
 @overload
