@@ -11,6 +11,7 @@ from agent_saga.errors import ConfigurationError
 from agent_saga.state.address import BUILT_IN, open_state
 from agent_saga.state.memory import MemoryStateStore
 from agent_saga.state.sqlite import SQLiteStateStore
+from agent_saga.wal.address import open_wal
 
 
 def test_memory():
@@ -41,11 +42,23 @@ def test_a_file_of_its_own(tmp_path):
 
 def test_schemes_are_given(tmp_path):
     mine = MemoryStateStore()
-    assert open_state("mine:x/y:z", {**BUILT_IN, "mine": lambda rest: mine}) is mine
+    asked = []
+    schemes = {**BUILT_IN, "mine": lambda address: asked.append(address) or mine}
+    assert open_state("mine:x/y:z", schemes) is mine
+    assert asked == ["mine:x/y:z"]
     with pytest.raises(ConfigurationError) as caught:
         open_state("redis://host:1/0")
     assert "'redis'" in str(caught.value)
     assert "memory" in caught.value.fix
+
+
+@pytest.mark.parametrize("name", ["50%20off", "a?b", "a:b", "memory:", "naïve ☃"])
+def test_a_log_and_its_state_agree_about_odd_names(tmp_path, name):
+    log = open_wal(tmp_path / name)
+    for address in (log.address, tmp_path / name):
+        with open_state(address) as store:
+            assert store.path == tmp_path / name / "state.sqlite"
+        assert open_wal(address).address == log.address
 
 
 def test_sqlite_is_loaded_by_who_uses_it():

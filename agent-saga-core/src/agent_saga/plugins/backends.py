@@ -19,8 +19,8 @@ Factory = Callable[..., Any]
 class BackendRegistry:
     """For each scheme (`file`, `memory`, …) the factory that opens an address.
 
-    A factory gets what stands behind the scheme and its colon, and returns an open backend, which
-    states itself what it can do.
+    A factory gets the whole address and returns an open backend, which states itself what it can
+    do.
     """
 
     def __init__(self) -> None:

@@ -73,7 +73,7 @@ def saga_register_backends(registry: BackendRegistry) -> None:
     """Register where a log or a state store can live, by the scheme of its address.
 
     `registry.add_wal("redis", open_log)` and `registry.add_state("redis", open_store)`; a factory
-    gets what stands behind the scheme and its colon. An error stops the start.
+    gets the whole address. An error stops the start.
 
     Args:
         registry: the backends of this process.

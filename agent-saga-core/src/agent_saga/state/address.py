@@ -2,19 +2,20 @@
 
 Rules of this part:
 
-- An address is `scheme:rest`; a plain path means `file:`. The address of a log also opens the state
-  store that belongs to it: `file:` names the log's folder, `memory:` a store in memory.
+- The address of a log also opens the state store that belongs to it: `file:` and a plain path name
+  the log's folder, `memory:` a store in memory. `sqlite:` names a file of its own.
 - Schemes are given by the caller: the built-in ones, and those of plugins. An unknown scheme is an
   error that names the known ones; nothing is guessed.
 """
 
 from __future__ import annotations
 
-import re
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from agent_saga.domain.address import FILE, local_path, scheme_of
 from agent_saga.errors import ConfigurationError
 from agent_saga.state.memory import MemoryStateStore
 
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 __all__ = ["BUILT_IN", "Opener", "open_state"]
 
 Opener: TypeAlias = Callable[[str], "StateStore"]
-"""Opens a store, given what stands behind the scheme and its colon."""
-
-_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]+):(.*)", re.DOTALL)
+"""Opens a store, given its whole address."""
 
 
-def open_state(address: str, schemes: Mapping[str, Opener] | None = None) -> StateStore:
+def open_state(
+    address: str | os.PathLike[str], schemes: Mapping[str, Opener] | None = None
+) -> StateStore:
     """Return the state store at an address; a file is made at the first write only.
 
     Args:
@@ -38,35 +39,35 @@ def open_state(address: str, schemes: Mapping[str, Opener] | None = None) -> Sta
         schemes: openers by scheme; the built-in ones if none are given.
 
     Raises:
-        ConfigurationError: no opener is known for the scheme.
+        ConfigurationError: no opener is known for the scheme, or the address is malformed.
     """
     known = BUILT_IN if schemes is None else schemes
-    match = _SCHEME.fullmatch(address)
-    scheme, rest = match.groups() if match else ("file", address)
+    text = os.fspath(address)
+    scheme = scheme_of(text) if isinstance(address, str) else FILE
     if scheme not in known:
         raise ConfigurationError(
             f"No state store is known for addresses that begin with {scheme!r}.",
             fix=f"Use one of {', '.join(sorted(known))}, or install the package that brings it.",
         )
-    return known[scheme](rest)
+    return known[scheme](text if isinstance(address, str) else f"{FILE}:{text}")
 
 
-def _memory(rest: str) -> StateStore:
-    if rest:
-        raise ConfigurationError(f"A state store in memory has no name: 'memory:{rest}'.")
+def _memory(address: str) -> StateStore:
+    if address.partition(":")[2]:
+        raise ConfigurationError(f"A state store in memory has no name: {address!r}.")
     return MemoryStateStore()
 
 
-def _in_log_folder(folder: str) -> StateStore:
+def _in_log_folder(address: str) -> StateStore:
     from agent_saga.state import sqlite  # noqa: PLC0415 - only whoever uses it loads sqlite3
 
-    return sqlite.SQLiteStateStore(Path(folder) / sqlite.FILE_NAME)
+    return sqlite.SQLiteStateStore(Path(local_path(address).path) / sqlite.FILE_NAME)
 
 
-def _sqlite(file: str) -> StateStore:
+def _sqlite(address: str) -> StateStore:
     from agent_saga.state import sqlite  # noqa: PLC0415 - only whoever uses it loads sqlite3
 
-    return sqlite.SQLiteStateStore(file)
+    return sqlite.SQLiteStateStore(local_path(address).path)
 
 
 BUILT_IN: Final[Mapping[str, Opener]] = {

@@ -10,10 +10,9 @@ Rules of this part:
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qs, unquote, urlsplit
 
+from agent_saga.domain.address import local_path, scheme_of
 from agent_saga.errors import ConfigurationError
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.memory import MemoryWAL
@@ -25,18 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["BUILT_IN", "open_wal"]
 
-_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
-
 
 def _open_file(address: str, **options: Any) -> BaseWAL:
-    """`file:/abs/path`, `file:relative`, `file:///abs/path`, each with `?force=1` if wanted."""
-    parts = urlsplit(address)
-    if parts.netloc not in ("", "localhost"):
-        raise ConfigurationError(
-            f"The log's address {address!r} names a host; a file log has none."
-        )
-    force = parse_qs(parts.query).get("force", ["0"])[-1] in ("1", "true", "yes")
-    return FileWAL(unquote(parts.path), force=force, **options)
+    """`file:PATH` or `file:///PATH`, each with `?force=1` if wanted."""
+    path, force = local_path(address)
+    return FileWAL(path, **{"force": force, **options})
 
 
 def _open_memory(address: str, **options: Any) -> BaseWAL:
@@ -66,14 +58,13 @@ def open_wal(
     Raises:
         ConfigurationError: nobody registered the scheme.
     """
-    text = os.fspath(address)
-    found = _SCHEME.match(text) if isinstance(address, str) else None
-    if found is None:
-        return FileWAL(text, **options)
-    opener = schemes.get(found[1].lower())
+    if not isinstance(address, str):
+        return FileWAL(address, **options)
+    scheme = scheme_of(address)
+    opener = schemes.get(scheme)
     if opener is None:
         raise ConfigurationError(
-            f"No backend is registered for the log's address {found[1]}:….",
+            f"No backend is registered for the log's address {scheme}:….",
             fix=f"Known here: {', '.join(sorted(schemes))}; install the package of the backend.",
         )
-    return opener(text, **options)
+    return opener(address, **options)
