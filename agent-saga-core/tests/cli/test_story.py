@@ -19,7 +19,9 @@ CALL = {"call": {"tool": "charge", "semantics": "COMPENSABLE"}, "arguments": {"a
 def record(event: str, facts: Any = None, *, step: str = "", payload: bytes | None = b"") -> Record:
     if payload == b"":
         payload = msgspec.json.encode({} if facts is None else facts)
-    return Record(1, 1, 0, 0, event, "saga", 1, step, 0, payload, b"", "writer")
+    envelope = {"fmt": 1, "seq": 1, "mark": 0, "time": 0, "epoch": 1, "generation": 0}
+    rest = dict.fromkeys(Record.__struct_fields__, b"") | {"writer": "writer", "saga": "saga"}
+    return Record(**rest | envelope | {"event": event, "step": step, "payload": payload})
 
 
 def sentence(event: str, facts: Any, *before: Record) -> str:

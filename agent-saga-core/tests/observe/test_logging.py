@@ -124,10 +124,11 @@ def test_ids_nest_and_are_inherited_by_tasks() -> None:
     asyncio.run(main())
 
 
-def test_without_configuration_the_library_writes_nothing() -> None:
+@pytest.mark.parametrize(("level", "shown"), [("warning", "unprotected\n"), ("info", "")])
+def test_without_configuration_only_warnings_are_shown(level: str, shown: str) -> None:
     code = (
         "import agent_saga.observe.logging, logging;"
-        "logging.getLogger('agent_saga.engine').error('hidden')"
+        f"logging.getLogger('agent_saga.engine').{level}('unprotected')"
     )
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert run.stderr == ""
+    assert run.stderr == shown

@@ -20,13 +20,13 @@ from agent_saga.cli.diagnosis import (
 from agent_saga.errors import AgentSagaError
 from agent_saga.plugins.discovery import ALLOW, DENY
 from agent_saga.plugins.manager import TRACE, PluginManager
-from agent_saga.runtime.manifest import core_version
 from agent_saga.runtime.settings import PREFIX, Settings, defaults_table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
+    "core_version",
     "installation",
     "log_findings",
     "plugin_findings",
@@ -41,6 +41,14 @@ _STATES: Final[dict[bool | None, str]] = {
     None: "cannot tell whether it is ready",
 }
 PLUGIN_VARIABLES: Final = (ALLOW, DENY, TRACE)
+
+
+def core_version() -> str:
+    """Return the version of agent-saga-core, or "unknown" when it runs without being installed."""
+    try:
+        return metadata.version("agent-saga-core")
+    except metadata.PackageNotFoundError:
+        return "unknown"
 
 
 def installation() -> dict[str, str]:

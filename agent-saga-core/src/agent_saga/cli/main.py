@@ -14,9 +14,9 @@ import click
 
 from agent_saga.cli.exits import Exit, exit_of
 from agent_saga.cli.group import CommandGroup
+from agent_saga.cli.installation import core_version
 from agent_saga.cli.output import note
 from agent_saga.errors import AgentSagaError
-from agent_saga.runtime.manifest import core_version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

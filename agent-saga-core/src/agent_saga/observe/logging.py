@@ -2,8 +2,10 @@
 
 Rules of this part:
 
-- Without it the library writes nowhere: its logger has a handler that does nothing. With it, one
-  handler on the named loggers; never the root logger.
+- Without it the library adds no handler anywhere. In a program that configures no logging at all
+  Python itself then shows warnings on the error stream, and that is wanted: that a tool ran outside
+  a boundary, or that an outcome stayed unknown, must not be swallowed. So there is no NullHandler.
+- With it, one handler on the named loggers; never the root logger.
 - Every record carries `saga_id` and `step_id`. In text form a record is one line, however many
   lines its message has, so that a name from outside cannot forge a record; a traceback follows it.
 - Calling it again replaces what the earlier call had set up.
@@ -28,8 +30,6 @@ __all__ = ["LIBRARY_LOGGER", "JsonFormatter", "TextFormatter", "configure_loggin
 
 LIBRARY_LOGGER: Final = "agent_saga"
 _FORMATS: Final = ("text", "json")
-
-logging.getLogger(LIBRARY_LOGGER).addHandler(logging.NullHandler())
 
 
 class _OurHandler(logging.StreamHandler[Any]):

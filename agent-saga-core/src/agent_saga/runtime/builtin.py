@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agent_saga.plugins.markers import hookimpl
 from agent_saga.plugins.process import BUILTINS
-from agent_saga.runtime.manifest import own_guarantees
 from agent_saga.state.address import BUILT_IN as STATE_SCHEMES
 from agent_saga.wal.address import BUILT_IN as WAL_SCHEMES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from agent_saga.plugins.backends import BackendRegistry
 
 
@@ -24,12 +21,6 @@ def saga_register_backends(registry: BackendRegistry) -> None:
         registry.add_wal(scheme, opener)
     for scheme, factory in STATE_SCHEMES.items():
         registry.add_state(scheme, factory)
-
-
-@hookimpl
-def saga_guarantees() -> Sequence[Mapping[str, Any]]:
-    """Return the guarantees of the core."""
-    return own_guarantees()
 
 
 def register() -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent_saga.controls.gate import PreFlightGate
 from agent_saga.domain.clock import SYSTEM_CLOCK
@@ -23,7 +22,11 @@ from agent_saga.runtime import builtin
 from agent_saga.runtime.feed import feed_of
 from agent_saga.runtime.logs import default_wal, wal_at
 from agent_saga.runtime.settings import Settings
-from agent_saga.wal.base import BaseWAL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agent_saga.wal.base import BaseWAL
 
 
 class Runtime:
@@ -87,8 +90,7 @@ class Runtime:
     def _compose(self, wal: BaseWAL) -> Engine:
         builtin.register()
         plugins = process_plugins()
-        for name, observer in plugins.observers().items():
-            feed_of(wal).subscribe(observer, name=name)
+        feed_of(wal).connect_plugins(plugins.observers())
         return Engine(
             wal=wal,
             gate=self.gate.with_rules(plugins.gate_rules(self.settings)),  # type: ignore[arg-type]

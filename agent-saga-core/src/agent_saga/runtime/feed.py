@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from agent_saga.observe.events import Event, EventStream
-from agent_saga.wal.base import BaseWAL, Durable
 from agent_saga.wal.encoding import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from agent_saga.wal.base import BaseWAL, Durable
 
 
 class Feed:
@@ -19,6 +22,7 @@ class Feed:
     def __init__(self, wal: BaseWAL) -> None:
         self.stream = EventStream()
         self._connected = False
+        self._plugins: set[str] = set()
         self._on_durable = wal.on_durable
 
     def subscribe(self, observer: Callable[[Any], object], *, name: str = "") -> Callable[[], None]:
@@ -28,6 +32,13 @@ class Feed:
             self._connected = True
             self._on_durable(self._durable)
         return end
+
+    def connect_plugins(self, observers: Mapping[str, Callable[[Any], object]]) -> None:
+        """Have every plugin's observer told, each once however many kits share the log."""
+        for name, observer in observers.items():
+            if name not in self._plugins:
+                self._plugins.add(name)
+                self.subscribe(observer, name=name)
 
     def _durable(self, batch: list[Durable]) -> None:
         if not self.stream.active:

@@ -8,8 +8,7 @@ from agent_saga.cli.exits import Exit
 from agent_saga.cli.options import log_options
 from agent_saga.cli.output import printable, say, say_json
 from agent_saga.cli.place import log_path
-from agent_saga.plugins.process import process_plugins
-from agent_saga.runtime.manifest import manifest
+from agent_saga.kit.guarantees import manifest
 
 __all__ = ["command"]
 
@@ -18,12 +17,12 @@ __all__ = ["command"]
 @log_options
 def command(wal_path: str | None, *, as_json: bool) -> Exit:
     """Print what agent-saga guarantees, and what it does not claim."""
-    told = manifest(process_plugins().guarantees())
+    told = manifest()
     if as_json:
         say_json(told)
         return Exit.CLEAN
     say(f"Log: {printable(log_path(wal_path))}")
-    say(f"agent-saga-core {told['agent_saga_core']}", "", "Guaranteed:")
+    say(f"agent-saga-core {told['package']}", "", "Guaranteed:")
     for entry in told["guarantees"]:
         level = f" ({printable(entry['level'])})" if "level" in entry else ""
         say(f"  {printable(entry['id'])}{level}: {printable(entry['sentence'])}")
