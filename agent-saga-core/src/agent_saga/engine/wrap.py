@@ -23,7 +23,7 @@ import os
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from agent_saga.engine.boundary import current_scope, loop_is_running
 from agent_saga.engine.derive import UndoDeriver
@@ -90,6 +90,18 @@ class SagaTool(Generic[P, R]):
 
     # --- the short form --------------------------------------------------------------------------
 
+    @overload
+    def undo(self, fn: F) -> F: ...
+    @overload
+    def undo(
+        self,
+        fn: None = None,
+        *,
+        keep: Sequence[str] | None = None,
+        idempotent: bool = False,
+        null_safe: bool = False,
+        window: float | None = None,
+    ) -> Callable[[F], F]: ...
     def undo(
         self,
         fn: F | None = None,
