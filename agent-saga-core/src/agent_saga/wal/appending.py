@@ -26,8 +26,9 @@ from agent_saga.errors import WALBackpressure, WALError, WALPoisoned
 from agent_saga.wal.buffer import Batch, Buffer, own_entry
 from agent_saga.wal.contract import BackpressurePolicy, Capabilities, Counters
 from agent_saga.wal.encoding import EMPTY, Fragment, masked
-from agent_saga.wal.format import Chain, Entry, first_hash, size_of
+from agent_saga.wal.format import Entry, first_hash, size_of
 from agent_saga.wal.waiters import Future, poisoned, settle, stalled
+from agent_saga.wal.worker import Worker
 
 __all__ = ["AppendingLog", "now_us"]
 
@@ -60,6 +61,8 @@ class AppendingLog(ABC):
         self._opening = threading.Lock()
         self._buffer = Buffer()
         self._turns: dict[asyncio.AbstractEventLoop, Future] = {}
+        self._flusher = Worker("agent-saga-wal-flusher", self._work, self._mark)
+        self._syncing = False
 
     # --- what a backend gives ---------------------------------------------------------------------
 
@@ -91,8 +94,12 @@ class AppendingLog(ABC):
         """Block this thread until a record is durable."""
 
     @abstractmethod
-    def _in_flight(self) -> bool:
-        """Whether a sync is running or about to run."""
+    def _work(self) -> float | None:
+        """One sync, on the flusher's thread."""
+
+    @abstractmethod
+    def _mark(self) -> None:
+        """What the flusher does after a moment of quiet."""
 
     @abstractmethod
     def _after_write(self) -> None:
@@ -141,7 +148,7 @@ class AppendingLog(ABC):
             self._begin()
         if event in _REFUSABLE and not self._admit(event):
             return self.seq
-        entry = (now_us(), event, saga, epoch, step, generation, fragment)
+        entry = (time.time_ns() // 1000, event, saga, epoch, step, generation, fragment)
         with self._lock:
             return self._enqueue(entry)
 
@@ -191,7 +198,7 @@ class AppendingLog(ABC):
         Raises:
             WALError: as `drain` does.
         """
-        alone = not self._in_flight()
+        alone = not (self._flusher.kicked or self._syncing)
         if alone:
             self.drain()
         if sync:
@@ -226,7 +233,7 @@ class AppendingLog(ABC):
             if self._cause is not None or self._closed:
                 raise self._refusal()
             facts = self._open()
-            buffer = Buffer(Chain(0, first_hash(self.writer)))
+            buffer = Buffer((0, first_hash(self.writer)))
             buffer.observing = self._buffer.observing
             opening = own_entry(now_us(), Ev.WRITER_OPEN, facts)
             buffer.put(opening, size_of(opening))

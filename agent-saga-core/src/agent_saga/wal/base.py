@@ -33,7 +33,6 @@ from agent_saga.wal.format import Record
 from agent_saga.wal.lock import EVERY_EPOCH, WHOLE_WRITER
 from agent_saga.wal.os_port import restart_after_fork
 from agent_saga.wal.waiters import Future, Waiters, failed_future, poisoned, release, stalled
-from agent_saga.wal.worker import Worker
 
 __all__ = ["BackpressurePolicy", "BaseWAL", "Batch", "Capabilities", "Counters", "Durable"]
 
@@ -84,8 +83,6 @@ class BaseWAL(AppendingLog):
     def _reset(self) -> None:
         super()._reset()
         self._waiters = Waiters(self._lock, self.stall_after)
-        self._flusher = Worker("agent-saga-wal-flusher", self._work, self._mark)
-        self._syncing = False
         self._target = 0
         self._fences: dict[str, int] = {}
 
@@ -125,9 +122,6 @@ class BaseWAL(AppendingLog):
         covered = self.synced >= seq or (self._syncing and self._target >= seq)
         if self._cause is None and not covered:
             self._flusher.kick()
-
-    def _in_flight(self) -> bool:
-        return self._flusher.kicked or self._syncing
 
     def durable_future(self, seq: int, loop: asyncio.AbstractEventLoop) -> Future | None:
         """Wait until a record is durable.
@@ -219,6 +213,7 @@ class BaseWAL(AppendingLog):
             with self._lock:
                 self._target = self.written
                 self._syncing = True
+                self._buffer.syncing()
             self._sync(self._target)
         except WALError as error:
             _log.warning("A sync of the log %s did not take place: %s", self.address, error)
@@ -255,6 +250,8 @@ class BaseWAL(AppendingLog):
 
     def _after_drain(self) -> None:
         if self.syncs_inline:
+            with self._lock:
+                self._buffer.syncing()
             self._settle(self.written)
 
     def _mark(self) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent_saga.domain.records import Ev
 from agent_saga.wal.encoding import masked
-from agent_saga.wal.format import Chain, Entry, size_of, stamped
+from agent_saga.wal.format import Chain, Entry, Salts, size_of, stamped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,13 +40,10 @@ class Batch(NamedTuple):
     seals: bool
 
 
-class _Tail(NamedTuple):
-    batch: Batch | None
-    chain: Chain
-    waiting: list[Entry]
+_Tail = tuple[Batch | None, Chain, list[Entry]]
+"""The stamped batch that is not yet written, the chain behind it, and what waits to be stamped."""
 
-
-_NOTHING: Final = Chain(0, b"")
+_NOTHING: Final[Chain] = (0, b"")
 
 
 def own_entry(time: int, event: str, facts: Mapping[str, object]) -> Entry:
@@ -62,12 +59,24 @@ class Buffer:
         observing: whether appended entries are kept until they are durable, for observers.
     """
 
-    __slots__ = ("_bytes_in", "_bytes_out", "_sizes", "_tail", "_undurable", "carried", "observing")
+    __slots__ = (
+        "_bytes_in",
+        "_bytes_out",
+        "_salts",
+        "_seals",
+        "_stamped",
+        "_syncing",
+        "_tail",
+        "_undurable",
+        "carried",
+        "observing",
+    )
 
     def __init__(self, chain: Chain = _NOTHING) -> None:
-        self._tail = _Tail(None, chain, [])
-        self._bytes_in = self._bytes_out = 0
-        self._sizes: deque[tuple[int, int]] = deque()
+        self._tail: _Tail = (None, chain, [])
+        self._bytes_in = self._stamped = self._syncing = self._bytes_out = 0
+        self._salts = Salts()
+        self._seals = 0
         self._undurable: deque[Durable] = deque()
         self.carried = 0
         self.observing = False
@@ -76,19 +85,19 @@ class Buffer:
     def seq(self) -> int:
         """The sequence of the last record that was appended."""
         _, chain, waiting = self._tail
-        return chain.seq + len(waiting)
+        return chain[0] + len(waiting)
 
     @property
     def backlog(self) -> int:
-        """Bytes that were appended and are not yet durable, at most."""
+        """About how many bytes were appended and are not yet durable."""
         return self._bytes_in - self._bytes_out
 
     def put(self, entry: Entry, size: int) -> int:
-        """Add an entry of at most `size` bytes; returns its sequence."""
+        """Add an entry of about `size` bytes; returns its sequence."""
         _, chain, waiting = self._tail
         waiting.append(entry)
         self._bytes_in += size
-        seq = chain.seq + len(waiting)
+        seq = chain[0] + len(waiting)
         if self.observing:
             self._undurable.append((seq, entry))
         return seq
@@ -96,6 +105,7 @@ class Buffer:
     def put_seal(self, time: int) -> None:
         """Add the record that ends a segment."""
         seal = own_entry(time, Ev.SEGMENT_SEAL, {"last": self.seq})
+        self._seals += 1
         self.put(seal, size_of(seal))
 
     def stamp(self, mark: int) -> Batch | None:
@@ -107,29 +117,37 @@ class Buffer:
         batch, chain, waiting = self._tail
         if batch is not None or not waiting:
             return batch
-        count = next((at for at, entry in enumerate(waiting, 1) if _seals(entry)), len(waiting))
-        lines, chain = stamped(waiting[:count], chain, mark)
-        batch = Batch(b"".join(lines), count, chain.seq, _seals(waiting[count - 1]))
-        self._tail = _Tail(batch, chain, waiting[count:])
+        entries = self._up_to_seal(waiting) if self._seals else waiting
+        lines, chain = stamped(entries, chain, mark, self._salts)
+        data = lines[0] if len(lines) == 1 else b"".join(lines)
+        batch = Batch(data, len(lines), chain[0], entries[-1][1] == Ev.SEGMENT_SEAL)
+        self._tail = (batch, chain, waiting[len(lines) :])
         self.carried = mark
-        self._sizes.append((chain.seq, self._bytes_in))
+        self._stamped = self._bytes_in
         return batch
+
+    def _up_to_seal(self, waiting: list[Entry]) -> list[Entry]:
+        for count, entry in enumerate(waiting, 1):
+            if entry[1] == Ev.SEGMENT_SEAL:
+                return waiting[:count]
+        return waiting
 
     def written(self) -> bool:
         """Note that the stamped batch is written; whether more waits."""
-        self._tail = self._tail._replace(batch=None)
-        return bool(self._tail.waiting)
+        batch, chain, waiting = self._tail
+        if batch is not None and batch.seals:
+            self._seals -= 1
+        self._tail = (None, chain, waiting)
+        return bool(waiting)
+
+    def syncing(self) -> None:
+        """Note that what was stamped until now is being made durable."""
+        self._syncing = self._stamped
 
     def durable(self, seq: int) -> list[Durable]:
         """Note that everything up to `seq` is durable; returns what observers are told."""
-        sizes = self._sizes
-        while sizes and sizes[0][0] <= seq:
-            self._bytes_out = sizes.popleft()[1]
+        self._bytes_out = self._syncing
         told = []
         while self._undurable and self._undurable[0][0] <= seq:
             told.append(self._undurable.popleft())
         return told
-
-
-def _seals(entry: Entry) -> bool:
-    return entry[1] == Ev.SEGMENT_SEAL

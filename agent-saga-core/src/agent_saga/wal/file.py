@@ -70,7 +70,7 @@ class FileWAL(BaseWAL):
         self._lock_file: WriterLock | None = None
         self._segments: Segments | None = None
         self._segment = 1
-        self._filled = 0
+        self._left = segment_size(1) - _SEAL_ROOM
 
     # --- what the log above asks for --------------------------------------------------------------
 
@@ -110,13 +110,12 @@ class FileWAL(BaseWAL):
         }
 
     def _must_seal(self, size: int) -> bool:
-        filled = self._filled + size
-        if filled + _SEAL_ROOM > segment_size(self._segment) and self._filled:
-            self._segment += 1
-            self._filled = size
-            return True
-        self._filled = filled
-        return False
+        self._left -= size
+        if self._left >= 0:
+            return False
+        self._segment += 1
+        self._left = segment_size(self._segment) - _SEAL_ROOM - size
+        return True
 
     def _room_for_intent(self) -> None:
         segments = self._segments
@@ -130,7 +129,8 @@ class FileWAL(BaseWAL):
             segments.seal()
 
     def _sync(self, target: int) -> None:
-        self._open_segments().sync(target)
+        del target
+        self._open_segments().sync()
 
     def _open_segments(self) -> Segments:
         if self._segments is None:

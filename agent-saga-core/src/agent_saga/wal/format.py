@@ -22,7 +22,7 @@ import os
 import re
 from binascii import a2b_base64, b2a_base64
 from hashlib import sha256
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -33,44 +33,46 @@ __all__ = [
     "Chain",
     "Entry",
     "Record",
+    "Salts",
     "first_hash",
     "format_of",
+    "hash_after",
     "hash_bytes",
-    "hash_of",
     "parsed",
     "size_of",
     "stamped",
 ]
 
+Entry = tuple[int, str, str, int, str, int, Fragment]
+"""A record that waits to be stamped: time, event, saga, epoch, step, generation, payload."""
+
+Chain = tuple[int, bytes]
+"""Where a writer's chain stands: the last sequence and its hash."""
+
 _OVERHEAD: Final = 190
 _SALT: Final = 16
+_SALTS: Final = 64
 _TO_URL: Final = bytes.maketrans(b"+/", b"-_")
 _FROM_URL: Final = bytes.maketrans(b"-_", b"+/")
 _QUOTED_MAX: Final = 4096
 _quoted: dict[str, bytes] = {}
 _decode_text: Final = msgspec.json.Decoder(str).decode
 
-_TEXT: Final = rb'"((?:[^"\\\x00-\x1f]|\\.)*)"'
-_ENVELOPE: Final = re.compile(
-    rb'\{"v":(\d{1,9}),"q":(\d{1,19}),"m":(\d{1,19}),"t":(\d{1,19}),"e":'
-    + _TEXT + rb',"s":' + _TEXT + rb',"p":(\d{1,19}),"k":' + _TEXT
-    + rb',"g":(\d{1,19}),(?="d":|"y":")'
-)  # fmt: skip
-_FORMAT: Final = re.compile(rb'\{"v":(\d{1,9}),')
-_TAIL: Final = re.compile(rb',"x":"([\w-]{22})","h":"([\w-]{43})"\}\Z')
-_ERASED: Final = re.compile(rb'"y":"([\w-]{43})","h":"([\w-]{43})"\}\Z')
-_TAIL_SIZE: Final = len(b',"x":"","h":""}') + 22 + 43
+
+def _envelope(text: bytes) -> re.Pattern[bytes]:
+    return re.compile(
+        rb'\{"v":(\d{1,9}),"q":(\d{1,19}),"m":(\d{1,19}),"t":(\d{1,19}),"e":"([A-Z_]+)","s":"'
+        + text + rb'","p":(\d{1,19}),"k":"' + text + rb'","g":(\d{1,19}),(?="d":|"y":")'
+    )  # fmt: skip
 
 
-Entry = tuple[int, str, str, int, str, int, Fragment]
-"""A record that waits to be stamped: time, event, saga, epoch, step, generation, payload."""
-
-
-class Chain(NamedTuple):
-    """Where a writer's chain stands: the last sequence and its hash."""
-
-    seq: int
-    hash: bytes
+_PLAIN: Final = _envelope(rb'([^"\\\x00-\x1f]*)').match
+_ESCAPED: Final = _envelope(rb'((?:[^"\\\x00-\x1f]|\\.)*)').match
+_FORMAT: Final = re.compile(rb'\{"v":(\d{1,9}),').match
+_ERASED: Final = re.compile(rb'"y":"([\w-]{43})","h":"([\w-]{43})"\}\Z').match
+_SALT_AT: Final = -80
+_HASH_AT: Final = -52
+_HASH_KEY: Final = b'","h":"'
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -78,6 +80,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     `payload` is the encoded value (None when it was erased); `data` decodes it. `epoch`,
     `generation` and `seq` are counts; `time` is in microseconds since 1970 and for display only.
+    `envelope`, `salt`, `digest` and `hash` are the bytes as they stand in the line; of `salt` and
+    `digest` one is empty.
     """
 
     fmt: int
@@ -90,6 +94,9 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     step: str
     generation: int
     payload: bytes | None
+    envelope: bytes
+    salt: bytes
+    digest: bytes
     hash: bytes
     writer: str = ""
 
@@ -108,6 +115,23 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         return self.payload is None
 
 
+class Salts:
+    """Random salts, drawn many at a time: one call of the operating system serves 64 records."""
+
+    __slots__ = ("_ready",)
+
+    def __init__(self) -> None:
+        self._ready: list[tuple[bytes, bytes]] = []
+
+    def take(self) -> tuple[bytes, bytes]:
+        """A salt nobody has used, and how it is written."""
+        if not self._ready:
+            drawn = os.urandom(_SALT * _SALTS)
+            salts = [drawn[at : at + _SALT] for at in range(0, len(drawn), _SALT)]
+            self._ready = [(salt, _b64(salt)) for salt in salts]
+        return self._ready.pop()
+
+
 def first_hash(writer: str) -> bytes:
     """What the first record of a writer is chained to."""
     return sha256(writer.encode("utf-8", "surrogatepass")).digest()
@@ -115,17 +139,19 @@ def first_hash(writer: str) -> bytes:
 
 def size_of(entry: Entry) -> int:
     """About how many bytes the line of an entry takes: enough to plan with, not a bound."""
-    _, event, saga, _, step, _, payload = entry
-    return _OVERHEAD + len(payload) + len(event) + len(saga) + len(step)
+    return _OVERHEAD + len(entry[6]) + len(entry[1]) + len(entry[2]) + len(entry[4])
 
 
-def stamped(entries: list[Entry], chain: Chain, mark: int) -> tuple[list[bytes], Chain]:
+def stamped(
+    entries: list[Entry], chain: Chain, mark: int, salts: Salts
+) -> tuple[list[bytes], Chain]:
     """Give entries their sequence, watermark, salt and hash.
 
     Args:
         entries: what was appended, in order.
         chain: where the writer's chain stands.
         mark: the highest sequence known durable now.
+        salts: where salts come from.
 
     Returns:
         One line per entry, and where the chain stands behind them. The input is not changed, so a
@@ -133,79 +159,78 @@ def stamped(entries: list[Entry], chain: Chain, mark: int) -> tuple[list[bytes],
     """
     seq, previous = chain
     lines = []
-    salts = os.urandom(_SALT * len(entries))
-    for at, (time, event, saga, epoch, step, generation, payload) in enumerate(entries):
+    for time, event, saga, epoch, step, generation, payload in entries:
         seq += 1
         envelope = b'{"v":%d,"q":%d,"m":%d,"t":%d,"e":%b,"s":%b,"p":%d,"k":%b,"g":%d,' % (
             FORMAT, seq, mark, time, _text(event), _text(saga), epoch, _text(step), generation,
         )  # fmt: skip
-        salt = salts[at * _SALT : at * _SALT + _SALT]
+        salt, salt_text = salts.take()
         digest = sha256(salt + payload).digest()
         previous = sha256(previous + envelope + digest).digest()
         lines.append(
-            b'%b"d":%b,"x":"%b","h":"%b"}\n' % (envelope, payload, _b64(salt), _b64(previous))
+            b'%b"d":%b,"x":"%b","h":"%b"}\n' % (envelope, payload, salt_text, _b64(previous))
         )
-    return lines, Chain(seq, previous)
+    return lines, (seq, previous)
 
 
 def format_of(line: bytes) -> int | None:
     """The format version that a line says it has, or None when it is no record at all."""
-    found = _FORMAT.match(line)
+    found = _FORMAT(line)
     return None if found is None else int(found[1])
 
 
 def parsed(line: bytes, writer: str = "") -> Record | None:
     """Read a line (without its line break); None when it is not a whole record of our format."""
-    head = _ENVELOPE.match(line)
+    head = _PLAIN(line) or _ESCAPED(line)
     if head is None or b"\0" in line:
         return None
-    tail = _TAIL.match(line, max(head.end(), len(line) - _TAIL_SIZE))
-    payload: bytes | None = None
-    if tail is not None:
-        payload = line[head.end() + 4 : tail.start()]
-        if not payload or line[head.end() : head.end() + 4] != b'"d":':
+    at = head.end()
+    payload: bytes | None
+    if line[at : at + 4] == b'"d":':
+        payload, salt, digest, stated = line[at + 4 : _SALT_AT], line[-74:-52], b"", line[-45:-2]
+        whole = line[_SALT_AT:-74] == b',"x":"' and line[_HASH_AT:-45] == _HASH_KEY
+        if not (payload and whole and line.endswith(b'"}')):
             return None
     else:
-        tail = _ERASED.match(line, head.end())
-        if tail is None:
+        found = _ERASED(line, at)
+        if found is None:
             return None
-    return _record(head, payload, tail[2], writer)
-
-
-def _record(
-    head: re.Match[bytes], payload: bytes | None, text: bytes, writer: str
-) -> Record | None:
+        payload, salt, digest, stated = None, b"", found[1], found[2]
     fmt, seq, mark, time, event, saga, epoch, step, generation = head.groups()
     if int(fmt) != FORMAT or int(mark) >= int(seq):
         return None
     try:
         return Record(
-            int(fmt), int(seq), int(mark), int(time), _from_text(event), _from_text(saga),
-            int(epoch), _from_text(step), int(generation), payload, text, writer,
+            int(fmt), int(seq), int(mark), int(time), event.decode(), _from_text(saga), int(epoch),
+            _from_text(step), int(generation), payload, head[0], salt, digest, stated, writer,
         )  # fmt: skip
     except ValueError:
         return None
 
 
-def hash_of(line: bytes, previous: bytes) -> bytes | None:
-    """The hash that a line should carry after `previous`, or None when it is no record."""
-    head = _ENVELOPE.match(line)
-    if head is None:
-        return None
-    tail = _TAIL.match(line, max(head.end(), len(line) - _TAIL_SIZE))
-    if tail is not None:
-        digest = sha256(_unb64(tail[1]) + line[head.end() + 4 : tail.start()]).digest()
-    else:
-        erased = _ERASED.match(line, head.end())
-        if erased is None:
-            return None
-        digest = _unb64(erased[1])
-    return sha256(previous + head[0] + digest).digest()
+def hash_after(record: Record, previous: bytes) -> bytes:
+    """The hash that a record must carry behind the record whose hash is `previous`.
+
+    Returns:
+        32 bytes; empty when the record's salt or digest is not readable.
+    """
+    try:
+        if record.payload is None:
+            digest = hash_bytes(record.digest)
+        else:
+            digest = sha256(hash_bytes(record.salt) + record.payload).digest()
+    except ValueError:
+        return b""
+    return sha256(previous + record.envelope + digest).digest()
 
 
 def hash_bytes(text: bytes) -> bytes:
-    """The 32 bytes of a hash as it stands in a line."""
-    return _unb64(text)
+    """The bytes of a hash, digest or salt as it stands in a line.
+
+    Raises:
+        ValueError: it is not written as this module writes it.
+    """
+    return a2b_base64(text.translate(_FROM_URL) + b"=" * (-len(text) % 4))
 
 
 def _text(text: str) -> bytes:
@@ -221,7 +246,7 @@ def _text(text: str) -> bytes:
 def _from_text(raw: bytes) -> str:
     if b"\\" in raw:
         return str(_json_text(b'"' + raw + b'"'))
-    return raw.decode("utf-8")
+    return raw.decode()
 
 
 def _json_text(raw: bytes) -> Any:
@@ -233,7 +258,3 @@ def _json_text(raw: bytes) -> Any:
 
 def _b64(data: bytes) -> bytes:
     return b2a_base64(data, newline=False).rstrip(b"=").translate(_TO_URL)
-
-
-def _unb64(text: bytes) -> bytes:
-    return a2b_base64(text.translate(_FROM_URL) + b"=" * (-len(text) % 4))

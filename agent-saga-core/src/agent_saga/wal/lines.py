@@ -11,7 +11,9 @@ Rules of this part:
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from agent_saga.wal.limits import MAX_LINE
 
@@ -25,7 +27,7 @@ __all__ = ["Line", "lines_of", "segments_in"]
 _CHUNK: Final = 256 * 1024
 
 
-class Line(NamedTuple):
+class Line(msgspec.Struct, frozen=True, gc=False):
     """A line and where it stands; `behind` is the offset of the next one.
 
     `problem` says why a place has no content at all.

@@ -24,7 +24,7 @@ import msgspec
 from agent_saga.domain.records import FORMAT
 from agent_saga.errors import WALCorrupt, WALFormatError
 from agent_saga.wal.directory import WRITERS, check_readable
-from agent_saga.wal.format import first_hash, format_of, hash_bytes, hash_of, parsed
+from agent_saga.wal.format import first_hash, format_of, hash_after, hash_bytes, parsed
 from agent_saga.wal.lines import Line, lines_of, segments_in
 from agent_saga.wal.os_port import OsPort
 from agent_saga.wal.writer import is_writer_id
@@ -154,7 +154,7 @@ class _WriterScan:
             return
         for line in lines_of(self.port, self.folder, self.segments):
             record = parsed(line.data, self.writer)
-            if record is not None and self._follows(record, line):
+            if record is not None and self._follows(record):
                 self._advance(record)
                 yield record
                 continue
@@ -167,17 +167,18 @@ class _WriterScan:
                     self._advance(record)
                     yield record
 
-    def _follows(self, record: Record, line: Line) -> bool:
+    def _follows(self, record: Record) -> bool:
         """Whether a record is the next one, and fits the chain if that is asked."""
         if record.seq != self.expected and not (self.loose and record.seq > self.expected):
             return False
-        return not self.verify or self._fits(record, line)
+        return not self.verify or self._fits(record)
 
-    def _fits(self, record: Record, line: Line) -> bool:
-        stated = hash_bytes(record.hash)
-        return not self.previous or any(
-            hash_of(line.data, before) == stated for before in self.previous
-        )
+    def _fits(self, record: Record) -> bool:
+        stated = _stated_hash(record)
+        if not stated:
+            return False
+        previous = self.previous
+        return not previous or any(hash_after(record, one) == stated for one in previous)
 
     def _advance(self, record: Record) -> None:
         self.expected = record.seq + 1
@@ -187,12 +188,10 @@ class _WriterScan:
         window[record.seq] = record.hash
         if record.mark > self.highest_mark:
             self.highest_mark = record.mark
-            for seq in list(window):
-                if seq > record.mark:
-                    break
-                del window[seq]
+            while window and (first := next(iter(window))) <= record.mark:
+                del window[first]
         if self.verify:
-            self.previous = [hash_bytes(record.hash)]
+            self.previous = [_stated_hash(record)]
 
     def _judge(self, line: Line, record: Record | None) -> Damage | None:
         """What a line means that is not the next record; None when it can be passed over."""
@@ -210,7 +209,7 @@ class _WriterScan:
             return None
         damage = self._damage(line, self._reason(line, record), verdict)
         if verdict == _DAMAGE:
-            self._resume(line, record)
+            self._resume(record)
         return damage
 
     def _judge_repeated(self, line: Line, record: Record) -> Damage | None:
@@ -230,7 +229,7 @@ class _WriterScan:
             later = parsed(ahead.data, self.writer)
             if later is None:
                 continue
-            if later.seq == wanted and (not self.verify or self._fits(later, ahead)):
+            if later.seq == wanted and (not self.verify or self._fits(later)):
                 return _REWRITTEN
             if later.mark >= wanted:
                 return _DAMAGE
@@ -250,7 +249,7 @@ class _WriterScan:
         segment = self.segments[line.segment]
         return Damage(self.writer, segment, self.expected, line.offset, reason, kind)
 
-    def _resume(self, line: Line, record: Record | None) -> None:
+    def _resume(self, record: Record | None) -> None:
         """Go on behind a damaged place."""
         if record is None:
             self.expected += 1
@@ -259,6 +258,14 @@ class _WriterScan:
             self.expected = record.seq
             self.previous = []
         else:
-            computed = [hash_of(line.data, before) for before in self.previous]
-            self.previous = [hash_bytes(record.hash), *(one for one in computed if one)]
+            computed = [hash_after(record, one) for one in self.previous]
+            self.previous = [one for one in (_stated_hash(record), *computed) if one]
             self.expected = record.seq + 1
+
+
+def _stated_hash(record: Record) -> bytes:
+    """The hash that a record carries, or b"" when it is not one."""
+    try:
+        return hash_bytes(record.hash)
+    except ValueError:
+        return b""

@@ -83,7 +83,9 @@ class Segments:
         self._sealed: deque[_Segment] = deque()
         self._finished: deque[_Segment] = deque()
         self._dead: deque[_Segment] = deque()
-        self._unsynced: deque[tuple[int, bytes]] = deque()
+        self._syncing = b""
+        self._unsynced = bytearray()
+        self._last = 0
         self._broken: OSError | None = None
         self.replaced = 0
         self._current: _Segment | None = self._make()
@@ -188,8 +190,9 @@ class Segments:
         Raises:
             OSError: the write failed, and so did writing to a new segment.
         """
-        if not self._unsynced or self._unsynced[-1][0] < last:
-            self._unsynced.append((last, data))
+        if self._last < last:
+            self._unsynced += data
+            self._last = last
         if self._broken is not None:
             self._replace()
             return
@@ -223,18 +226,18 @@ class Segments:
             self._dead.append(self._current)
             self._current = None
         segment = self._take()
-        data = b"".join([lines for _, lines in self._unsynced])
+        data = self._syncing + bytes(self._unsynced)
         if data:
             write_all(self._port, segment.fd, data, 0)
-            segment.place = (self._unsynced[-1][0], len(data))
+            segment.place = (self._last, len(data))
         self._current = segment
         self.replaced += 1
         self._broken = None
 
     # --- durable ----------------------------------------------------------------------------------
 
-    def sync(self, target: int) -> None:
-        """Make everything up to `target` durable; the flusher's thread only.
+    def sync(self) -> None:
+        """Make everything that was written durable; the flusher's thread only.
 
         Raises:
             OSError: a sync failed, and so did the one of the segment that replaced it.
@@ -243,6 +246,8 @@ class Segments:
         for _ in range(_TRIES):
             with self._io:
                 replaced = self.replaced
+                self._syncing += bytes(self._unsynced)
+                self._unsynced.clear()
                 sealed = list(self._sealed)
                 segments = sealed if self._current is None else [*sealed, self._current]
             error = self._sync_each(segments)
@@ -251,7 +256,7 @@ class Segments:
                     self._broken = error
                     self._replace()
                 if self.replaced == replaced:
-                    return self._settle(sealed, target)
+                    return self._settle(sealed)
         raise OSError("the segments of the log failed one after the other") from error
 
     def _sync_each(self, segments: list[_Segment]) -> OSError | None:
@@ -262,11 +267,9 @@ class Segments:
             return error
         return None
 
-    def _settle(self, sealed: list[_Segment], target: int) -> None:
+    def _settle(self, sealed: list[_Segment]) -> None:
         """Note what is durable; io lock held."""
-        unsynced = self._unsynced
-        while unsynced and unsynced[0][0] <= target:
-            unsynced.popleft()
+        self._syncing = b""
         for segment in sealed:
             self._sealed.remove(segment)
             self._finished.append(segment)
