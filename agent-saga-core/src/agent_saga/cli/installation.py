@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import sys
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final
@@ -102,7 +103,7 @@ def log_findings(path: Path) -> list[Finding]:
             Finding(
                 PROBLEM,
                 f"There is a plain file where the log's folder should be: {path}",
-                f"mv {path} {path}.old",
+                f"mv {shlex.quote(str(path))} {shlex.quote(f'{path}.old')}",
             )
         ]
     found = path.stat()

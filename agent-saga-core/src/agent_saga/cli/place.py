@@ -12,6 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agent_saga.errors import ConfigurationError
+from agent_saga.runtime.logs import canonical
 from agent_saga.runtime.settings import Settings
 
 __all__ = ["log_path"]
@@ -28,15 +29,15 @@ def log_path(given: str | None) -> Path:
     Raises:
         ConfigurationError: the address is none of a log in files.
     """
-    address = given or Settings.from_environ().wal
+    address = canonical(given or Settings.from_environ().wal)
+    if address.startswith(_FILE):
+        return Path(address.removeprefix(_FILE))
     if address.startswith("memory:"):
         raise ConfigurationError(
             "A log in memory ends with its process; there is nothing to look at.",
             fix="Name a log with --wal-path.",
         )
-    scheme = address.partition(":")[0]
-    if "://" in address and not address.startswith(_FILE):
-        raise ConfigurationError(
-            f"This command reads logs in files, not {scheme}.", fix="Name a path with --wal-path."
-        )
-    return Path(address.removeprefix(_FILE)).expanduser().absolute()
+    raise ConfigurationError(
+        f"This command reads logs in files, not {address.partition(':')[0]}.",
+        fix="Name a path with --wal-path.",
+    )
