@@ -27,9 +27,14 @@ class Compensation:
         handler: the name of a registered handler; found in every process that imports its module.
         kwargs: the keyword arguments of the inverse; plain data, recorded exactly.
         description: one line for the report.
+
+    Attributes:
+        nothing: why nothing needs undoing; empty otherwise.
+        recorded: the arguments as the log holds them; these are what the inverse is called with, so
+            that a program that changes its result afterwards changes nothing here.
     """
 
-    __slots__ = ("description", "fn", "handler", "kwargs", "nothing")
+    __slots__ = ("description", "fn", "handler", "kwargs", "nothing", "recorded")
 
     def __init__(
         self,
@@ -52,6 +57,7 @@ class Compensation:
         self.kwargs: dict[str, Any] = dict(kwargs or {})
         self.description = description
         self.nothing = ""
+        self.recorded: bytes | None = None
 
     @classmethod
     def none(cls, reason: str) -> Compensation:
@@ -60,6 +66,7 @@ class Compensation:
         answer.fn = answer.handler = None
         answer.kwargs = {}
         answer.description = ""
+        answer.recorded = None
         answer.nothing = reason or "nothing to undo"
         return answer
 

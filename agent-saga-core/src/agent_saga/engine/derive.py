@@ -4,8 +4,8 @@ Rules of this part:
 
 - A factory gets the result as its only positional argument; parameters named `args`, `prepared` and
   `idempotency_key` are filled by name. A provisional one gets no result.
-- A tool's own `undo` is a registered handler that asks for `result`, `args` or `prepared` by name;
-  `keep` names the fields of the result that are recorded for it.
+- A tool's own `undo` is a registered handler that asks for `result`, `args` or `prepared` by name:
+  a template too.
 - Deriving never raises into a step: what fails leaves the step without an inverse, with the reason.
 """
 
@@ -17,18 +17,25 @@ from typing import Any, Protocol
 from agent_saga.domain.compensation import Compensation, from_answer
 from agent_saga.domain.templates import Template, template_from
 from agent_saga.engine.forms import Form, selected
-from agent_saga.errors import CompensationError, ConfigurationError
+from agent_saga.errors import ConfigurationError
 from agent_saga.plugins.process import compensator_named
 from agent_saga.plugins.registry import Handler, process_handlers
 
 ASKED = ("result", "args", "prepared")
 FILLED = ("idempotency_key",)
+_WHOLE = {"result": "$", "args": "$args", "prepared": "$prepared"}
 
 
 class Deriver(Protocol):
-    """Derives the inverse of one step."""
+    """Derives the inverse of one step.
+
+    Attributes:
+        handler: the inverse's registered name, where it is known beforehand.
+        template: the recipe by which another process can derive it too, where there is one.
+    """
 
     handler: str | None
+    template: Template | None
 
     def derive(self, sources: Mapping[str, Any]) -> Compensation:
         """Return the inverse; sources are `result`, `args`, `prepared`, `idempotency_key`."""
@@ -41,7 +48,7 @@ class Deriver(Protocol):
 class TemplateDeriver:
     """Derives by a template; see `domain.templates`."""
 
-    __slots__ = ("handler", "template")
+    __slots__ = ("_template", "handler", "template")
 
     def __init__(self, template: Template) -> None:
         handler = compensator_named(template.handler)
@@ -49,22 +56,23 @@ class TemplateDeriver:
         if misfit:
             raise ConfigurationError(f"The template does not fit its handler: {misfit}.")
         self.handler: str | None = template.handler
-        self.template = template
+        self.template: Template | None = template
+        self._template = template
 
     def derive(self, sources: Mapping[str, Any]) -> Compensation:
         """Return the inverse that the template gives for this step."""
-        return self.template.fill(sources)
+        return self._template.fill(sources)
 
     @property
     def needs_result(self) -> bool:
         """Whether a path of the template reads the result."""
-        return self.template.needs_result
+        return self._template.needs_result
 
 
 class FactoryDeriver:
     """Derives by calling the user's factory with the result."""
 
-    __slots__ = ("asks", "fn", "handler", "needs_result")
+    __slots__ = ("asks", "fn", "handler", "needs_result", "template")
 
     def __init__(self, fn: Callable[..., Any], *, needs_result: bool = True) -> None:
         form = Form(fn, "compensation factory")
@@ -75,6 +83,7 @@ class FactoryDeriver:
             )
         self.fn = fn
         self.handler: str | None = None
+        self.template: Template | None = None
         self.needs_result = needs_result
         positional = 1 if needs_result else 0
         accepts = form.accepts or frozenset()
@@ -88,46 +97,26 @@ class FactoryDeriver:
         return from_answer(self.fn(**named))
 
 
-class UndoDeriver:
-    """Derives a call of the tool's own named undo.
+def undo_template(handler: Handler, keep: Sequence[str] | None) -> Template:
+    """Return the template that calls a tool's own undo with what it asks for by name.
 
     Args:
         handler: the registered undo.
-        keep: the fields of the result that are recorded; None keeps it whole.
+        keep: the fields of the result that are recorded for it; None keeps it whole.
+
+    Raises:
+        ConfigurationError: the undo asks for something that it cannot get.
     """
-
-    __slots__ = ("asks", "handler", "keep")
-
-    def __init__(self, handler: Handler, keep: Sequence[str] | None) -> None:
-        misfit = handler.misfit((), filled=(*ASKED, *FILLED))
-        if misfit:
-            raise ConfigurationError(
-                f"The undo asks for something that it cannot get: {misfit}.",
-                fix="An undo may ask for result, args, prepared and idempotency_key by these "
-                "names.",
-            )
-        self.handler: str | None = handler.name
-        self.asks = [n for n in ASKED if n in handler.parameters]
-        self.keep = tuple(keep) if keep is not None else None
-
-    def derive(self, sources: Mapping[str, Any]) -> Compensation:
-        """Return the call of the undo for this step."""
-        kwargs = {name: sources.get(name) for name in self.asks}
-        if self.keep is not None and "result" in kwargs:
-            kwargs["result"] = {name: _field(kwargs["result"], name) for name in self.keep}
-        return Compensation(handler=self.handler, kwargs=kwargs)
-
-    @property
-    def needs_result(self) -> bool:
-        """Whether the undo asks for the result."""
-        return "result" in self.asks
-
-
-def _field(result: Any, name: str) -> Any:
-    try:
-        return result[name] if isinstance(result, Mapping) else getattr(result, name)
-    except (KeyError, AttributeError) as error:
-        raise CompensationError(f"The result has no field {name!r} to keep.") from error
+    misfit = handler.misfit((), filled=(*ASKED, *FILLED))
+    if misfit:
+        raise ConfigurationError(
+            f"The undo asks for something that it cannot get: {misfit}.",
+            fix="An undo may ask for result, args, prepared and idempotency_key by these names.",
+        )
+    kwargs: dict[str, Any] = {name: _WHOLE[name] for name in ASKED if name in handler.parameters}
+    if keep is not None and "result" in kwargs:
+        kwargs["result"] = {name: f"$.{name}" for name in keep}
+    return Template(handler.name, kwargs)
 
 
 def deriver_of(compensate: object) -> Deriver | None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent_saga.domain import identity
 from agent_saga.domain.compensation import Compensation
@@ -27,8 +27,8 @@ from agent_saga.engine.derive import called
 from agent_saga.engine.endings import answered
 from agent_saga.engine.forms import Form, never_ran
 from agent_saga.engine.requests import Call, Durable, Ending, Protocol, Sleep
-from agent_saga.engine.timing import DEFAULT_UNDO_TIMEOUT
 from agent_saga.errors import NotApplied, RefusedError, UnknownHandler
+from agent_saga.wal.encoding import decode
 
 if TYPE_CHECKING:
     from agent_saga.engine.step import Step
@@ -68,7 +68,7 @@ class Attempt:
             raise UnknownHandler(f"The inverse of {step.tool.name} has no function here.")
         self.form = Form(fn, "compensator")
         self.key = step.idempotency_key(identity.INVERSE)
-        self.kwargs = dict(inverse.kwargs)
+        self.kwargs = _arguments(inverse)
         if self.form.takes_key:
             self.kwargs.setdefault("idempotency_key", self.key)
         self.error: BaseException | None = None
@@ -93,10 +93,17 @@ class Attempt:
             self.kwargs,
             is_async=self.form.is_async,
             timeout=bound,
-            pooled=own is not None or timing.undo_timeout != DEFAULT_UNDO_TIMEOUT,
+            pooled=own is not None or timing.undo_bounded,
             loop_free=True,
             what=f"the inverse of {self.step.tool.name}",
         )
+
+
+def _arguments(inverse: Compensation) -> dict[str, Any]:
+    if inverse.recorded is None:
+        return dict(inverse.kwargs)
+    recorded: dict[str, Any] = decode(inverse.recorded)  # type: ignore[assignment]
+    return recorded
 
 
 def run_inverse(step: Step, inverse: Compensation) -> Protocol[tuple[Undone, BaseException | None]]:

@@ -24,6 +24,7 @@ from agent_saga.wal.encoding import EMPTY, Fragment, compose, exact, literal, ma
 if TYPE_CHECKING:
     from agent_saga.engine.saga import Saga, Scope
     from agent_saga.engine.step import Step
+    from agent_saga.engine.tool import Tool
 
 _TRUE = literal(True)
 _FALSE = literal(False)
@@ -142,7 +143,7 @@ def intent(step: Step) -> int:
         SecretLeak, NotRecordable: prepared data or the provisional inverse cannot be recorded.
         WALError: the log refuses the announcement; nothing has happened.
     """
-    fields, _ = _call_fields(step)
+    fields, faithful = _call_fields(step)
     tool = step.tool
     if tool.prepare is not None:
         fields["prepared"] = exact(step.prepared, what=f"the prepared data of {tool.name}")
@@ -150,11 +151,22 @@ def intent(step: Step) -> int:
         fields["provisional"] = _inverse(step.provisional, tool.name)
     if tool.prober_name is not None:
         fields["prober"] = literal(tool.prober_name)
+        fields.update(_recipe(tool, faithful=faithful))
     if tool.idempotent:
         fields["idempotent"] = literal({"window": tool.window})
     if step.approved_by:
         fields["approved_by"] = masked(step.approved_by)[0]
     return step_record(step, Ev.STEP_INTENT, compose(**fields))
+
+
+def _recipe(tool: Tool, *, faithful: bool) -> dict[str, Fragment]:
+    """What another process needs to derive the inverse once a prober has told the result."""
+    template = tool.inverse.template if tool.inverse is not None else None
+    if template is None:
+        return {}
+    kwargs = exact(template.kwargs, what=f"the template of {tool.name}")
+    fields = {"recipe": compose(handler=literal(template.handler), kwargs=kwargs)}
+    return fields if faithful else {**fields, "arguments_masked": _TRUE}
 
 
 def attempt(step: Step, number: int, ending: str, error: BaseException | None) -> int:
@@ -193,7 +205,12 @@ def not_applied(step: Step, by: str, evidence: str, *, final: bool) -> int:
 def unknown(step: Step, ending: str) -> int:
     """Record that it is unknown whether a call took effect."""
     payload, _ = masked(
-        {"ending": ending, "error": error_text(step.error), "running": step.running}
+        {
+            "ending": ending,
+            "error": error_text(step.error),
+            "running": step.running,
+            "answered": step.answered,
+        }
     )
     return _ending(step, Ev.STEP_UNKNOWN, payload)
 
@@ -222,7 +239,9 @@ def step_event(step: Step, event: str, **fields: Any) -> int:
 def _inverse(inverse: Compensation, tool: str) -> Fragment:
     if inverse.nothing:
         return compose(none=masked(inverse.nothing)[0])
-    fields = {"kwargs": exact(inverse.kwargs, what=f"the inverse's arguments of {tool}")}
+    kwargs = exact(inverse.kwargs, what=f"the inverse's arguments of {tool}")
+    inverse.recorded = kwargs
+    fields = {"kwargs": kwargs}
     if inverse.handler is not None:
         fields["handler"] = literal(inverse.handler)
         handler = process_handlers().compensators.find(inverse.handler)

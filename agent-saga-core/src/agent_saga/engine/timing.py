@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
-
-DEFAULT_UNDO_TIMEOUT: Final = 60.0
+from typing import NamedTuple
 
 
 class Timing(NamedTuple):
     """Bounds and waits.
 
     Attributes:
-        settle: seconds that unwinding and leaving wait for steps in flight.
-        step_timeout: seconds for one attempt of a tool that names none; None is no bound.
-        undo_timeout: seconds for one attempt of an inverse.
+        settle: seconds that unwinding and leaving wait for steps in flight. step_timeout: seconds
+            for one attempt of a tool that names none; None is no bound. undo_timeout: seconds for
+            one attempt of an inverse. undo_bounded: an inverse is given up at the end of its time
+            also where that means to run it on a thread of the pool (a synchronous one in a
+            synchronous boundary).
         undo_attempts: how often an inverse is tried at most.
         undo_delay: seconds before an inverse's second attempt, doubling.
         settle_after: seconds after which a call without an answer can no longer arrive.
@@ -26,7 +26,8 @@ class Timing(NamedTuple):
 
     settle: float = 30.0
     step_timeout: float | None = None
-    undo_timeout: float = DEFAULT_UNDO_TIMEOUT
+    undo_timeout: float = 60.0
+    undo_bounded: bool = False
     undo_attempts: int = 3
     undo_delay: float = 0.2
     settle_after: float = 60.0

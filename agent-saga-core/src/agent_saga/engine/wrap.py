@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from agent_saga.engine.boundary import current_scope, loop_is_running
-from agent_saga.engine.derive import UndoDeriver
+from agent_saga.engine.derive import TemplateDeriver, undo_template
 from agent_saga.engine.drive_async import AsyncDriver
 from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.protocol import step_protocol
@@ -131,7 +131,7 @@ class SagaTool(Generic[P, R]):
                 null_safe=null_safe,
                 window=window,
             )
-            self.tool.set_inverse(UndoDeriver(handler, keep))
+            self.tool.set_inverse(TemplateDeriver(undo_template(handler, keep)))
             return inverse
 
         return register if fn is None else register(fn)

@@ -127,6 +127,7 @@ def timing(settings: Settings) -> Timing:
         settle=settings.settle,
         step_timeout=settings.step_timeout,
         undo_timeout=settings.inverse_timeout,
+        undo_bounded=settings.inverse_timeout != Settings().inverse_timeout,
         undo_attempts=settings.inverse_attempts,
         undo_delay=settings.inverse_delay,
         settle_after=settings.settle_after,
