@@ -90,9 +90,9 @@ def record(
 def settle(db: sqlite3.Connection, call: int, outcome: Outcome) -> None:
     """Store what became of a call; one that takes hold does so now."""
     db.execute(
-        "UPDATE calls SET outcome = ?1, moment = CASE ?1 WHEN 'applied'"
-        " THEN (SELECT coalesce(max(moment), 0) + 1 FROM calls) END WHERE id = ?2",
-        (outcome.value, call),
+        "UPDATE calls SET outcome = :outcome, moment = CASE :outcome WHEN 'applied'"
+        " THEN (SELECT coalesce(max(moment), 0) + 1 FROM calls) END WHERE id = :call",
+        {"outcome": outcome.value, "call": call},
     )
 
 
