@@ -168,7 +168,7 @@ def typing(session: nox.Session) -> None:
 def workspace(session: nox.Session) -> None:
     """Tests across packages: layout, packaging, the public door, the guarantees' tests."""
     install(session, "test")
-    others = ["--ignore=tests/test_docs.py", "--ignore=tests/test_examples.py"]
+    others = ["--ignore=tests/docs", "--ignore=tests/examples"]
     pytest(session, "tests", *others)
 
 
@@ -176,14 +176,14 @@ def workspace(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """Every code block and every link of every page."""
     install(session, "test")
-    pytest(session, "tests/test_docs.py")
+    pytest(session, "tests/docs")
 
 
 @nox.session(tags=["ci", "full"])
 def examples(session: nox.Session) -> None:
     """Every example as a user starts it."""
     install(session, "test")
-    pytest(session, "tests/test_examples.py")
+    pytest(session, "tests/examples")
 
 
 @nox.session(tags=["ci", "full"])

@@ -1,4 +1,4 @@
-"""Every page tells the truth: its Python runs, its links lead somewhere, its programs exist."""
+"""Every page tells the truth: its blocks run, its links lead somewhere, its programs exist."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from tools import pages, tree
 
+RUN = {"python", "console", "output"}
 PAGES = [path for path in tree.files() if path.suffix == ".md"]
 LINK = re.compile(r"\[[^\]]*\]\((?!\w+:)([^)#\s]*)(#[^)\s]*)?\)")
 PROGRAM = re.compile(r"\bpython3? (?:-m pytest )?((?:examples|bench|tests)/[\w/]+\.py|run\.py)")
@@ -30,8 +31,8 @@ def anchors(path):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("path", [p for p in PAGES if "python" in languages(p)], ids=name)
-def test_the_python_of_a_page_runs(path, tmp_path):
+@pytest.mark.parametrize("path", [p for p in PAGES if RUN & languages(p)], ids=name)
+def test_the_blocks_of_a_page_run(path, tmp_path):
     environ = {k: v for k, v in os.environ.items() if not k.startswith("AGENT_SAGA")}
     environ["PYTHONPATH"] = os.pathsep.join([str(tree.ROOT), environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-Wdefault", "-m", "tools.pages", str(path)]
@@ -59,3 +60,12 @@ def test_links_lead_somewhere(path):
 def test_programs_that_a_page_names_exist(path):
     for program in PROGRAM.findall(path.read_text("utf-8")):
         assert (tree.ROOT / program).is_file(), f"{program} does not exist"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_pages_install_what_is_built_here(path):
+    ours = {project.parent.name for project in tree.ROOT.glob("*/pyproject.toml")}
+    ours |= {project.parent.name for project in tree.ROOT.glob("packages/*/pyproject.toml")}
+    for line in pages.commands(path.read_text("utf-8")):
+        if line.startswith(pages.PIP):
+            assert set(line.removeprefix(pages.PIP).split()) <= ours
