@@ -161,7 +161,7 @@ def typing(session: nox.Session) -> None:
     install(session, "typing")
     shipped = [f"{package}/src" for package in PACKAGES]
     cache = f"--cache-dir={caches(session)}"
-    session.run("mypy", cache, *shipped, "noxfile.py", "run.py", "tools", "tests/typing")
+    session.run("mypy", cache, *shipped, "noxfile.py", "run.py", "tools", "bench", "tests/typing")
 
 
 @nox.session(tags=["ci", "full"])
@@ -236,9 +236,16 @@ def _copy_tests(tree: Path) -> Path:
 
 @nox.session(tags=["ci", "full"])
 def bench(session: nox.Session) -> None:
-    """Count syncs, writes and hops against their bars; counts are exact, times are not judged."""
+    """Print all figures beside their bars; counts are exact and judged, times are not."""
     install(session, packages=[CORE])
     session.run("python", "bench/bench_core.py", "--counters", *session.posargs)
+
+
+@nox.session(tags=["full"])
+def ratios(session: nox.Session) -> None:
+    """Judge the times of all figures, too, each as a ratio to its floor."""
+    install(session, packages=[CORE])
+    session.run("python", "bench/bench_core.py", *session.posargs)
 
 
 @nox.session(tags=["ci", "full"])

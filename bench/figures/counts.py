@@ -1,0 +1,115 @@
+"""What is exact: writes, syncs, hops, tasks and bytes of each kind of work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from agent_saga import SagaAborted, SagaTool
+from bench.counting import Counter, CountingPort, Counts
+from bench.figures.barriers import STEPS
+from bench.measure import Effort, Figure
+from bench.workload import ARGUMENTS, PAYLOAD, Work, check_clean, work
+
+GROUP = "count"
+CALLS = 20
+
+
+def figures(effort: Effort) -> list[Figure]:
+    """Count; the effort changes nothing."""
+    del effort
+    port = CountingPort()
+    with work(port) as w, asyncio.Runner() as runner:
+        return runner.run(_all(w, Counter(port)))
+
+
+async def _all(w: Work, counter: Counter) -> list[Figure]:
+    reversible = {"writes": 1, "syncs": 0, "hops": 0, "tasks": 0}
+    barrier = {"writes": 1, "syncs": 1, "hops": 1, "tasks": 0}
+    durable = {"writes": 2, "syncs": 2, "hops": 2, "tasks": 0}
+    whole = {"syncs": STEPS + 1}
+    step = await _in_saga(w, counter, w.charge)
+    told = [
+        *_judged("REVERSIBLE step", await _in_saga(w, counter, w.look), CALLS, reversible),
+        *_judged("one barrier", await counter.median_of(_barrier(w)), 1, barrier),
+        *_judged("COMPENSABLE step", step, CALLS, {"writes": 2, "hops": 1, "tasks": 0}),
+        *_judged("durable step", await _in_saga(w, counter, w.charge_durable), CALLS, durable),
+        *_judged(f"saga of {STEPS}, committed", await counter.median_of(_saga(w)), 1, whole),
+        *_judged(f"unwinding {STEPS} steps", await _unwinding(w, counter), 1, whole),
+    ]
+    return [*told, _bytes(step)]
+
+
+def _judged(what: str, counts: Counts, of: int, limits: Mapping[str, float]) -> list[Figure]:
+    return [
+        Figure(GROUP, f"{what}: {name}", getattr(counts, name) / of, "", limit, kind="counter")
+        for name, limit in limits.items()
+    ]
+
+
+def _bytes(counts: Counts) -> Figure:
+    size = counts.written / CALLS
+    return Figure(
+        GROUP,
+        f"bytes per COMPENSABLE step over its payload of {PAYLOAD} B, chained",
+        size / PAYLOAD,
+        "x",
+        3.4,
+        kind="counter",
+        prototype="2.9",
+        stretch="2.6",
+        detail=f"{size:.0f} B",
+    )
+
+
+async def _in_saga(w: Work, counter: Counter, tool: SagaTool[..., Any]) -> Counts:
+    async def steps() -> None:
+        for _ in range(CALLS):
+            await tool(**ARGUMENTS)
+
+    async with w.kit.transaction():
+        await tool(**ARGUMENTS)
+        await w.wal.barrier()
+        return await counter.median_of(steps)
+
+
+def _barrier(w: Work) -> Callable[[], Awaitable[None]]:
+    async def barrier() -> None:
+        await w.wal.barrier(w.wal.append("SCOPE_OPEN", saga="bench"))
+
+    return barrier
+
+
+def _saga(w: Work) -> Callable[[], Awaitable[None]]:
+    async def saga() -> None:
+        async with w.kit.transaction():
+            for _ in range(STEPS):
+                await w.charge(**ARGUMENTS)
+
+    return saga
+
+
+async def _unwinding(w: Work, counter: Counter) -> Counts:
+    """Count from the failure of a boundary to its report, all steps being durable before."""
+    found: list[Counts] = []
+
+    async def one() -> None:
+        scope = w.kit.transaction()
+        await scope.__aenter__()
+        for _ in range(STEPS):
+            await w.charge(**ARGUMENTS)
+        await w.wal.barrier()
+        found.append(await counter.of(lambda: _failed(scope)))
+
+    for _ in range(9):
+        await one()
+    return sorted(found, key=lambda counts: counts.syncs)[len(found) // 2]
+
+
+async def _failed(scope: Any) -> None:
+    error = ValueError("undo it")
+    try:
+        await scope.__aexit__(ValueError, error, None)
+    except SagaAborted as aborted:
+        check_clean(aborted)
