@@ -110,7 +110,7 @@ CARRIED = [
     {(1, 2), (3, 4)},
     {},
     {"a": 1, "b": {"c": [None]}},
-    {1: "int", True: "bool"},
+    {1: "int", False: "bool"},
     {None: 0, 1.5: 1, "text": 2, Decimal(1): 3, dt.date(2026, 1, 1): 4},
     {"$t": "decimal", "v": "1.10"},
     {"$t": "dict", "v": [["a", 1]]},

@@ -46,7 +46,7 @@ def tagged(kind: str, data: object) -> dict[str, object]:
 
 def text_tag(value: str) -> dict[str, object]:
     """A text with lone surrogates, which UTF-8 cannot carry."""
-    return tagged("text", b64encode(value.encode("utf-16-le", "surrogatepass")).decode("ascii"))
+    return tagged("text", value.encode("unicode_escape").decode("ascii"))
 
 
 def number_tag(value: float) -> dict[str, object]:
@@ -78,7 +78,7 @@ _TAG_FIELDS: Final = {TAG, "v"}
 
 
 def _text(value: str) -> str:
-    return b64decode(value, validate=True).decode("utf-16-le", "surrogatepass")
+    return value.encode("ascii").decode("unicode_escape")
 
 
 def _int(value: str) -> int:

@@ -19,6 +19,7 @@ import math
 import os
 from collections.abc import Callable
 from enum import Enum
+from itertools import islice
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -82,11 +83,19 @@ class Walk:
         self.room -= 8
         if depth > MAX_DEPTH:
             return self.unfit(value, "deep", f"it is nested more than {MAX_DEPTH} deep")
-        if self.items < 0 or self.room < 0:
-            return self.unfit(value, "cut", "it is too large for the log")
+        if self.spent():
+            return self.rest(value)
         method = _METHODS.get(type(value), "other")
         form: object = getattr(self, method)(value, depth)
         return form
+
+    def spent(self) -> bool:
+        """Whether the value is larger than a record may be; what follows is left out."""
+        return self.items < 0 or self.room < 0
+
+    def rest(self, value: object) -> object:
+        """What stands in place of everything behind the bound."""
+        return self.unfit(value, "cut", "it is too large for the log")
 
     def constant(self, value: object, depth: int = 0) -> object:
         """None, True or False."""
@@ -99,7 +108,7 @@ class Walk:
             if -SAFE_INT <= value <= SAFE_INT:
                 return value
             if value.bit_length() > _BITS:
-                return self.unfit(value, "cut", "it is too large for the log")
+                return self.rest(value)
             self.room -= value.bit_length() // 4
             return number_tag(value)
         return value if value - value == 0.0 else number_tag(value)
@@ -107,7 +116,7 @@ class Walk:
     def text(self, value: str, depth: int = 0) -> object:
         """A text without secrets, tagged when UTF-8 cannot carry it."""
         if len(value) > MAX_TEXT:
-            return self.unfit(value, "cut", "it is too large for the log")
+            return self.rest(value)
         if looks_secret(value):
             return self.secret(value, "its value looks like one")
         return self.encoded_text(value)
@@ -145,10 +154,20 @@ class Walk:
 
     def mapping(self, value: dict[Any, Any], depth: int) -> object:
         """A dict as it is, or as pairs when JSON or our tags would confuse its keys."""
-        items = list(dict.items(value))
+        items = list(islice(dict.items(value), max(0, self.items) + 1))
         if all(type(key) is str and key != TAG and self.plain_key(key) for key, _ in items):
-            return {key: self.field(key, item, depth) for key, item in items}
+            return self.fields(items, depth)
         return tagged("dict", self.pairs(items, depth))
+
+    def fields(self, items: list[tuple[Any, Any]], depth: int) -> dict[str, object]:
+        """The items of a dict with plain keys; those behind the bound are left out."""
+        forms: dict[str, object] = {}
+        for key, item in items:
+            forms[key] = self.field(key, item, depth)
+            if self.spent():
+                forms["…"] = self.rest(item)
+                break
+        return forms
 
     def pairs(self, items: list[tuple[Any, Any]], depth: int) -> list[object]:
         """The items of a dict whose keys are not all plain texts."""
@@ -158,6 +177,9 @@ class Walk:
                 found.append([self.unfit(key, "object", "a key of its type cannot be recorded"), 0])
             else:
                 found.append([self.convert(key, depth + 1), self.field(key, item, depth)])
+            if self.spent():
+                found.append(["…", self.rest(item)])
+                break
         return found
 
     def plain_key(self, key: str) -> bool:
@@ -185,6 +207,9 @@ class Walk:
             self.path.append(index)
             forms.append(self.convert(item, depth + 1))
             self.path.pop()
+            if self.spent():
+                forms.append(self.rest(item))
+                break
         return forms
 
     def container(self, value: Any, depth: int) -> object:
@@ -296,7 +321,7 @@ class Stable(Walk):
     """The walk of the arguments' MAC: equal values take equal forms, and nothing is written."""
 
     __slots__ = ()
-    max_items = 10 * MAX_ITEMS
+    max_items = 2 * MAX_ITEMS
     max_bytes = math.inf
 
     def text(self, value: str, depth: int = 0) -> object:
