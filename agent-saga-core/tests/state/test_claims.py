@@ -6,7 +6,7 @@ import itertools
 from functools import partial
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -83,12 +83,16 @@ def test_rebuild_never_lowers_an_epoch(doc, seen):
     assert after == ({**_owned(None, seen)} if behind else doc)
 
 
+# A busy machine is no failure.
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@PATIENT
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=50))
 def test_keys_of_different_sagas_differ(saga):
     assert claims.claim_key(saga) == "claim/" + saga
 
 
-@pytest.mark.property
 class Owners(RuleBasedStateMachine):
     """Owners that remember what they once saw, however old it is, against one document."""
 
@@ -138,4 +142,5 @@ class Owners(RuleBasedStateMachine):
         return self.store.transact([self.key], one(self.key, partial(function, **arguments)))
 
 
-TestOwners = Owners.TestCase
+Owners.TestCase.settings = PATIENT
+TestOwners = pytest.mark.property(Owners.TestCase)

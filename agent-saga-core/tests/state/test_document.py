@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_saga.errors import NotRecordable
 from agent_saga.state.document import decode, encode
+
+# A busy machine is no failure.
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 VALUES = st.recursive(
@@ -48,11 +51,13 @@ def _same(one, other):
     return repr(one) == repr(other)
 
 
+@PATIENT
 @given(st.dictionaries(TEXT, VALUES, max_size=5))
 def test_plain_documents_come_back_the_same(doc):
     assert _same(decode(encode(doc), where="here"), doc)
 
 
+@PATIENT
 @given(st.dictionaries(st.text(), ANYTHING, max_size=5) | ANYTHING)
 def test_anything_else_comes_back_the_same_or_is_refused(doc):
     try:

@@ -6,7 +6,7 @@ import os
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_saga_testing.faults import FaultyPort, SimulatedCrash
@@ -153,7 +153,7 @@ WRITES = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(writes=WRITES, data=st.data())
 def test_every_byte_is_one_that_was_durable_or_written_since(tmp_path_factory, writes, data):
     root = tmp_path_factory.mktemp("root")
