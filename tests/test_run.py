@@ -197,3 +197,19 @@ def test_continuous_integration_calls_the_command_that_the_readme_names():
     subprocess.run(["bash", "-n", script], check=True)
     assert os.access(script, os.X_OK)
     assert "python3 run.py test" in script.read_text("utf-8")
+
+
+def test_stages_that_run_alone_run_last_and_by_themselves(tmp_path, monkeypatch):
+    runner = stages.Runner(Path(sys.executable), tree.ROOT, tmp_path, {}, 60)
+    open_now, seen = [], []
+
+    def run(stage):
+        open_now.append(stage.name)
+        seen.append((stage.name, len(open_now)))
+        open_now.remove(stage.name)
+        return stages.Outcome(stage, 0, 0.0, results.Counts())
+
+    monkeypatch.setattr(runner, "_stage", run)
+    listed = [stages.Stage("bench", None, alone=True), stages.Stage("lint", None)]
+    runner.run(listed, 2)
+    assert seen == [("lint", 1), ("bench", 1)]

@@ -1,8 +1,9 @@
-"""Runs nox sessions as stages: bounded, two at a time, each with a log, and one sum at the end.
+"""Runs nox sessions as stages: bounded, some at a time, each with a log, and one sum at the end.
 
 Rules of this part:
 
 - nox says which sessions there are and what they do; here they are only started and counted.
+- What carries the tag `alone` measures, or is a walk of its own: it runs last, with no other stage.
 - A stage that overruns its bound is ended with all its processes and has failed.
 - A stage that fails without a failing test counts as one failure: the sum is never better than
   the stages.
@@ -29,10 +30,17 @@ _LOG_LINES = 400
 
 @dataclass(frozen=True)
 class Stage:
-    """One nox session, and the version of Python that it needs (None: the one that runs nox)."""
+    """One nox session.
+
+    Attributes:
+        name: as nox lists it.
+        python: the version that it needs; None for the one that runs nox.
+        alone: it runs while no other stage does.
+    """
 
     name: str
     python: str | None
+    alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,23 +87,33 @@ class Runner:
             stdin=subprocess.DEVNULL,
             text=True,
         )
-        return [Stage(item["session"], item["python"]) for item in json.loads(listed.stdout)]
+        return [
+            Stage(item["session"], item["python"], "alone" in item["tags"])
+            for item in json.loads(listed.stdout)
+        ]
 
     def run(self, stages: list[Stage], jobs: int) -> list[Outcome]:
         """Run the stages and tell about each when it ends.
 
         Args:
-            stages: what to run; started in this order.
-            jobs: how many run at the same time.
+            stages: what to run; started in this order, those that run alone last.
+            jobs: how many of the others run at the same time.
         """
+        try:
+            together = self._pool([stage for stage in stages if not stage.alone], jobs)
+            return together + self._pool([stage for stage in stages if stage.alone], 1)
+        finally:
+            # After an interrupt: nothing more starts.
+            self._processes.end_all()
+
+    def _pool(self, stages: list[Stage], jobs: int) -> list[Outcome]:
         with ThreadPoolExecutor(jobs) as pool:
             running = [pool.submit(self._stage, stage) for stage in stages]
             try:
                 return [self._tell(done.result()) for done in as_completed(running)]
-            finally:
-                # After an interrupt: nothing more starts, and what runs is ended.
-                pool.shutdown(wait=False, cancel_futures=True)
+            except BaseException:
                 self._processes.end_all()
+                raise
 
     def _stage(self, stage: Stage) -> Outcome:
         began = time.monotonic()
