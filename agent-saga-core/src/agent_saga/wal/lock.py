@@ -12,6 +12,7 @@ Rules of this part:
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from typing import TYPE_CHECKING, Any, Final
@@ -79,7 +80,9 @@ class WriterLock:
         """Give the lock back; in a forked child, only this descriptor of it."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            self._port.close(fd)
+            # A close that fails still gives the descriptor, and so the lock, back.
+            with contextlib.suppress(OSError):
+                self._port.close(fd)
 
 
 def read_fences(port: OsPort, fd: int) -> dict[str, int]:
