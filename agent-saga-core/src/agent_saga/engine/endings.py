@@ -4,10 +4,11 @@ Rules of this part:
 
 - A call that returned took effect. A call that was never started did not.
 - Harmless endings: the tool raised `NotApplied` or a class in `not_applied_on`; Python refused the
-  arguments before the body ran. Any other ending is UNKNOWN.
+  arguments before the body ran. Any other ending is UNKNOWN: so is a timeout, whatever the author
+  listed, and so is what another step inside the call raised, which speaks for that step only.
 - An exception that the tool raised counts as an answer of the provider, so that nothing arrives
-  late, unless it is a timeout, a cancellation, a connection error, an interrupt, or listed in
-  `no_answer_on`.
+  late, unless it or what it was raised from is a timeout, a cancellation, a connection error, an
+  interrupt, or listed in `no_answer_on`.
 - A retry within the step: a harmless ending may be repeated; an unknown one only if the tool is
   idempotent and its window is open, or if the author listed the error in `retry_on`.
 """
@@ -15,17 +16,19 @@ Rules of this part:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from agent_saga.engine.forms import never_ran
-from agent_saga.errors import NotApplied, RefusedError
+from agent_saga.errors import NotApplied, RefusedError, StepTimeout
 
 if TYPE_CHECKING:
+    from agent_saga.engine.forms import Form
     from agent_saga.engine.requests import Ending
     from agent_saga.engine.retry import Errors, RetryPolicy
-    from agent_saga.engine.tool import Tool
+    from agent_saga.engine.step import Step
 
 NO_ANSWER = (TimeoutError, ConnectionError, asyncio.CancelledError)
 
@@ -39,25 +42,46 @@ class Kind(Enum):
 
 
 def kind_of(
-    tool: Tool,
-    fn: Callable[..., Any],
-    ending: Ending,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
+    step: Step, form: Form, ending: Ending, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Kind:
-    """Return what an ending says about the effect."""
+    """Return what the ending of a step's call says about the effect."""
     error = ending.error
     if error is None:
         return Kind.APPLIED
-    if not ending.started:
-        return Kind.NOT_APPLIED
-    if ending.running:
-        return Kind.UNKNOWN
-    if isinstance(error, (NotApplied, *tool.not_applied_on)):
-        return Kind.NOT_APPLIED
-    if never_ran(fn, error, args, kwargs):
+    if not ending.started or _harmless(step, form, ending, error, args, kwargs):
         return Kind.NOT_APPLIED
     return Kind.UNKNOWN
+
+
+def _harmless(
+    step: Step,
+    form: Form,
+    ending: Ending,
+    error: BaseException,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> bool:
+    if ending.running or not isinstance(error, Exception) or isinstance(error, StepTimeout):
+        return False
+    if _from_another_step(step, error):
+        return False
+    declared: Errors = (NotApplied, *step.tool.not_applied_on)
+    return isinstance(error, declared) or never_ran(form.fn, error, args, kwargs)
+
+
+def leaving(error: BaseException, step: Step) -> BaseException:
+    """Return an error that a step gives to its caller, marked as that step's."""
+    with contextlib.suppress(AttributeError, TypeError):
+        error.agent_saga_step = step  # type: ignore[attr-defined]
+    return error
+
+
+def _from_another_step(step: Step, error: BaseException) -> bool:
+    other = getattr(error, "agent_saga_step", None)
+    if other is None or other is step:
+        return False
+    began_later: bool = other.intent_order > step.intent_order
+    return began_later or other.scope.saga is not step.scope.saga
 
 
 def answered(error: BaseException | None, no_answer_on: Errors, *, running: bool) -> bool:
@@ -66,7 +90,17 @@ def answered(error: BaseException | None, no_answer_on: Errors, *, running: bool
         return not running
     if running or not isinstance(error, Exception):
         return False
-    return not isinstance(error, (*NO_ANSWER, *no_answer_on))
+    lost: Errors = (*NO_ANSWER, *no_answer_on)
+    return not any(isinstance(cause, lost) for cause in _causes(error))
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An exception and what it was raised from, as a traceback would show them."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
 def evidence(error: BaseException | None) -> str:

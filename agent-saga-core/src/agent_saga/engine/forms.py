@@ -6,7 +6,8 @@ Rules of this part:
   `__call__` run; generator functions of either kind are refused when wrapped, since calling one
   runs nothing. What a call returns is judged again by the driver: an awaitable is awaited, a
   generator drained.
-- Arguments are recorded by name. Positional arguments beyond the named ones stand under `*`.
+- Arguments are recorded by name, plain defaults included. Positional arguments beyond the named
+  ones stand under `*`.
 - An argument error is one that Python raised before the function's body ran: it has no frame of the
   function in its traceback, and the arguments really do not bind.
 """
@@ -16,11 +17,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Container, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from agent_saga.plugins.callables import is_async_callable, parameters_of, refuse_generators
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_PLAIN = (str, int, float, Decimal)
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -32,10 +35,11 @@ class Form:
         is_async: calling it returns an awaitable.
         names: its positional parameters, in order.
         takes_key: it has a parameter named `idempotency_key`.
+        defaults: the plain default values by name; a call that leaves them out means them.
         accepts: the names that it can be given by keyword; None when that cannot be known.
     """
 
-    __slots__ = ("accepts", "fn", "is_async", "names", "takes_key")
+    __slots__ = ("accepts", "defaults", "fn", "is_async", "names", "takes_key")
 
     def __init__(self, fn: Callable[..., Any], kind: str = "tool") -> None:
         refuse_generators(kind, name_of(fn), fn)
@@ -44,6 +48,11 @@ class Form:
         parameters = parameters_of(fn)
         self.names = tuple([n for n, p in parameters.items() if p.kind in _POSITIONAL])
         self.accepts = _accepted(parameters)
+        self.defaults = {
+            name: parameter.default
+            for name, parameter in parameters.items()
+            if isinstance(parameter.default, _PLAIN) and name != "idempotency_key"
+        }
         self.takes_key = "idempotency_key" in parameters
 
     def named(
@@ -57,9 +66,9 @@ class Form:
             skip: so many leading parameters (`self`) are not among them.
         """
         if not args:
-            return dict(kwargs)
+            return {**self.defaults, **kwargs}
         names = self.names[skip:] if skip else self.names
-        by_name = dict(zip(names, args, strict=False))
+        by_name = {**self.defaults, **dict(zip(names, args, strict=False))}
         if len(args) > len(names):
             by_name["*"] = list(args[len(names) :])
         by_name.update(kwargs)

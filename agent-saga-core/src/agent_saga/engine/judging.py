@@ -2,7 +2,8 @@
 
 Rules of this part:
 
-- Arguments are frozen by their MAC: if they changed while a human was asked, the call is refused.
+- Arguments are frozen by their MAC: if they changed while a human was asked, or between the
+  verdict and the effect, the call is refused.
 - After every answer the boundary is looked at again and the gate judges again.
 - A refusal is recorded and then given to the caller.
 """
@@ -69,6 +70,22 @@ def judged_again(step: Step) -> BaseException | None:
     )
 
 
+def changed(step: Step) -> RefusedError | None:
+    """Return a refusal if the arguments are no longer those that were judged."""
+    saga = step.scope.saga
+    if not saga.engine.gate.concerns(step.tool.semantics):
+        return None
+    now = mac(saga.salt, step.arguments)
+    if now == step.mac or (not step.approved_rules and mac(saga.salt, step.arguments) != now):
+        return None  # the same, or an object without a state, which never equals itself
+    return RefusedError(
+        f"The arguments of {step.tool.name} changed after they had been judged; it was not run.",
+        rule="arguments",
+        reason="a verdict counts for the arguments that it was given for",
+        fix="Give the call values that nobody changes meanwhile.",
+    )
+
+
 def _view(step: Step) -> CallView:
     tool = step.tool
     return CallView(tool.name, tool.semantics, step.arguments, tool.tags, named=step.named)
@@ -111,7 +128,11 @@ def _approver(step: Step, request: ApprovalRequest, ending: Ending) -> str:
         return ""
     by = approver_of(ending.value, request)
     if mac(step.scope.saga.salt, step.arguments) != step.mac:
-        raise denied(request, "its arguments changed while the human was asked")
+        raise denied(
+            request,
+            "its arguments changed while the human was asked, or hold an object without a state, "
+            "to which no approval can be bound",
+        )
     return by
 
 

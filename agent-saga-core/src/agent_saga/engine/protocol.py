@@ -24,7 +24,7 @@ from agent_saga.domain.lifecycle import StepState
 from agent_saga.engine import journal, late
 from agent_saga.engine.derive import called
 from agent_saga.engine.endings import Kind, answered, evidence, kind_of, may_retry
-from agent_saga.engine.judging import judged, judged_again
+from agent_saga.engine.judging import changed, judged, judged_again
 from agent_saga.engine.outcome import applied, record_inverse_problem
 from agent_saga.engine.requests import (
     Call,
@@ -37,38 +37,41 @@ from agent_saga.engine.requests import (
     StepEnded,
 )
 from agent_saga.engine.settle import settle_unknown
-from agent_saga.errors import OutcomeUnknown, RefusedError, StepTimeout, WALError
+from agent_saga.errors import NotApplied, OutcomeUnknown, RefusedError, StepTimeout, WALError
 
 if TYPE_CHECKING:
     from agent_saga.engine.forms import Form
     from agent_saga.engine.step import Step
+    from agent_saga.engine.wrap import Invocation
 
 log = logging.getLogger("agent_saga.engine")
 
 
-def step_protocol(step: Step, *, fresh: bool) -> Protocol[Outcome]:
+def step_protocol(step: Step, again: Invocation | None) -> Protocol[Outcome]:
     """Carry out one call.
 
     Args:
         step: the step that `Saga.admit` returned.
-        fresh: it was new; otherwise it is an earlier step of the same key or the same arguments.
+        again: the new call, when it is an earlier step of the same key or the same arguments.
     """
     saga = step.scope.saga
-    if not fresh:
-        outcome = yield from _again(step)
+    if again is not None:
+        outcome = yield from _again(step, again)
         if outcome is not None:
             return outcome
     try:
         outcome = yield from _first_time(step)
     finally:
         saga.left(step)
+        if step.running:
+            late.take_kept(step)
     return outcome
 
 
 # --- an earlier step is meant --------------------------------------------------------------------
 
 
-def _again(step: Step) -> Protocol[Outcome | None]:
+def _again(step: Step, call: Invocation) -> Protocol[Outcome | None]:
     """Answer for an earlier step; None when it runs now."""
     saga = step.scope.saga
     while not saga.rejoin(step):
@@ -81,6 +84,11 @@ def _again(step: Step) -> Protocol[Outcome | None]:
     runs = False
     try:
         outcome = yield from _settled_earlier(step)
+        if outcome is None:
+            step.retake(call)
+            outcome = _refused_again(step)
+        elif not (call.key or (call.named and step.named)):
+            outcome = Outcome(error=_unknown(step, _UNNAMED))
         runs = outcome is None
     finally:
         if not runs:
@@ -88,48 +96,64 @@ def _again(step: Step) -> Protocol[Outcome | None]:
     return outcome
 
 
+def _refused_again(step: Step) -> Outcome | None:
+    try:
+        step.scope.saga.check_open(step.scope)
+    except RefusedError as refusal:
+        return Outcome(error=refusal)
+    return None
+
+
 def _settled_earlier(step: Step) -> Protocol[Outcome | None]:
     if step.state is StepState.UNKNOWN:
-        yield from settle_unknown(step, patient=False)
+        cut = yield from settle_unknown(step, patient=False)
+        if cut is not None:
+            return Outcome(error=cut)
     if step.state in (StepState.COMMITTED, StepState.KEPT):
         return Outcome(step.result)
-    if step.state is StepState.NOT_APPLIED:
-        if step.spent:
-            step.new_generation()
-        return None
-    if step.state is StepState.COMPENSATED:
+    if step.state is StepState.COMPENSATED or step.spent:
         step.new_generation()
         return None
-    if step.state is StepState.NEW:
+    if step.state in (StepState.NEW, StepState.NOT_APPLIED):
         return None
     if step.state is StepState.UNKNOWN and repeats_safely(step):
         return None
     return Outcome(error=_unknown(step))
 
 
-def _unknown(step: Step) -> OutcomeUnknown:
+_PROBED = (
+    "Look at the world before going on; a prober (`@tool.probe`) or `idempotent=True` lets "
+    "agent-saga settle it by itself; `repeatable=True` declares equal calls to be different."
+)
+_UNNAMED = "Give execute(…, arguments={…}) or key=…, so that equal calls can be told from others."
+
+
+def _unknown(step: Step, fix: str = _PROBED) -> OutcomeUnknown:
     return OutcomeUnknown(
         f"An equal call of {step.tool.name} ended without a known outcome; "
         "running it again could do it twice, so it was not run.",
-        fix="Look at the world before going on; a prober (`@tool.probe`) or `idempotent=True` lets "
-        "agent-saga settle it by itself; `repeatable=True` declares equal calls to be different.",
+        fix=fix,
     )
 
 
 def repeats_safely(step: Step) -> bool:
-    """Say whether the call may be repeated with the same key although its ending is unknown."""
+    """Say whether the call may be repeated with the same key although its ending is unknown.
+
+    The provider's window counts from the first use of the key.
+    """
     tool = step.tool
     if not tool.idempotent or step.running:
         return False
-    if tool.window is None:
+    if tool.window is None or step.first_at is None:
         return True
-    return step.scope.saga.engine.clock.monotonic() - step.ended_at < tool.window
+    return step.scope.saga.engine.clock.monotonic() - step.first_at < tool.window
 
 
 # --- the step ------------------------------------------------------------------------------------
 
 
 def _first_time(step: Step) -> Protocol[Outcome]:
+    repeated = step.state is StepState.UNKNOWN
     cut = yield from judged(step)
     if cut is None and step.tool.prepare is not None:
         cut = yield from _prepared(step, step.tool.prepare)
@@ -137,7 +161,7 @@ def _first_time(step: Step) -> Protocol[Outcome]:
         cut = yield from _announced(step)
     if cut is not None:
         return Outcome(error=cut)
-    return (yield from _attempts(step))
+    return (yield from _attempts(step, harmless=not repeated))
 
 
 def _prepared(step: Step, form: Form) -> Protocol[BaseException | None]:
@@ -161,6 +185,7 @@ def _announced(step: Step) -> Protocol[BaseException | None]:
     """Write the intent, wait until it is durable, check the fence."""
     saga = step.scope.saga
     tool = step.tool
+    saga.check_open(step.scope)
     again = step.state is StepState.UNKNOWN
     step.order = None
     step.intent_order = saga.order()
@@ -172,7 +197,7 @@ def _announced(step: Step) -> Protocol[BaseException | None]:
         seq = journal.intent(step)
     cut = yield Durable(seq)
     if cut is None:
-        cut = fence_cut(step)
+        cut = fence_cut(step) or changed(step)
     if cut is None:
         return None
     return _not_started(step, cut, again=again)
@@ -217,27 +242,31 @@ def _call(step: Step, form: Form, purpose: str) -> Call:
     )
 
 
-def _attempts(step: Step) -> Protocol[Outcome]:
+def _attempts(step: Step, *, harmless: bool) -> Protocol[Outcome]:
+    """Make the call, again where that is allowed; `harmless`: no earlier call had an effect."""
     tool = step.tool
     number = 1
-    harmless = True
+    if step.first_at is None:
+        step.first_at = step.scope.saga.engine.clock.monotonic()
     while True:
         call = _call(step, tool.form, identity.FORWARD)
         ending = yield call
-        kind = kind_of(tool, tool.fn, ending, call.args, call.kwargs)
+        kind = kind_of(step, tool.form, ending, call.args, call.kwargs)
         if kind is Kind.APPLIED:
             return (yield from _committed(step, ending.value))
         harmless = harmless and kind is Kind.NOT_APPLIED
         _note(step, ending)
         error = ending.error
         policy = tool.retry
-        if policy is None or number > policy.max_retries:
+        if policy is None or number > policy.max_retries or ending.running:
             break
         if not may_retry(policy, error, kind, repeats_safely=repeats_safely(step)):
             break
         cut = yield from _between(step, number, kind, error, policy.delay(number))
         if cut is not None:
             return (yield from _ended(step, cut, Kind.NOT_APPLIED if harmless else Kind.UNKNOWN))
+        if not may_retry(policy, error, kind, repeats_safely=repeats_safely(step)):
+            break  # the window closed during the pause
         number += 1
     if tool.fallback is not None and harmless and isinstance(error, Exception):
         return (yield from _fallback(step, tool.fallback, error))
@@ -247,7 +276,9 @@ def _attempts(step: Step) -> Protocol[Outcome]:
 def _note(step: Step, ending: Ending) -> None:
     step.error = ending.error
     step.running = ending.running
-    step.answered = answered(ending.error, step.tool.no_answer_on, running=ending.running)
+    if ending.started:
+        last = answered(ending.error, step.tool.no_answer_on, running=ending.running)
+        step.answered = step.answered and last
     step.ended_at = step.scope.saga.engine.clock.monotonic()
 
 
@@ -261,7 +292,7 @@ def _between(
     cut: BaseException | None = yield Sleep(delay)
     if cut is not None:
         return cut
-    return fence_cut(step) or judged_again(step)
+    return fence_cut(step) or judged_again(step) or changed(step)
 
 
 def _fallback(step: Step, form: Form, error: BaseException) -> Protocol[Outcome]:
@@ -271,7 +302,7 @@ def _fallback(step: Step, form: Form, error: BaseException) -> Protocol[Outcome]
     step.via = identity.FALLBACK
     call = _call(step, form, identity.FALLBACK)
     ending = yield call
-    kind = kind_of(step.tool, form.fn, ending, call.args, call.kwargs)
+    kind = kind_of(step, form, ending, call.args, call.kwargs)
     if kind is Kind.APPLIED:
         return (yield from _committed(step, ending.value))
     _note(step, ending)
@@ -304,7 +335,7 @@ def _ended(step: Step, error: BaseException, kind: Kind) -> Protocol[Outcome]:
     try:
         if kind is Kind.NOT_APPLIED:
             step.running = False
-            step.spent = False
+            step.spent = isinstance(step.error, NotApplied) and step.error.final
             seq = journal.not_applied(step, "tool", evidence(step.error), final=True)
         else:
             seq = journal.unknown(step, _ending_name(step))

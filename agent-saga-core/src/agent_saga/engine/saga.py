@@ -29,7 +29,7 @@ from agent_saga.wal.os_port import fork_generation
 
 if TYPE_CHECKING:
     from agent_saga.engine.ports import Engine
-    from agent_saga.engine.tool import Tool
+    from agent_saga.engine.wrap import Invocation
 
 _GIVEN_PATH = ("",)
 
@@ -86,15 +86,21 @@ class Scope:
         return [self, *[s for child in self.children for s in child.subtree()]]
 
     def fence(self) -> None:
-        """Let no further step of this scope start: it is being undone."""
-        for scope in self.subtree():
-            scope.fenced = True
-            scope.open = False
+        """Let no further step of this scope start: it is being undone.
+
+        Outermost first: a savepoint that is opened meanwhile looks at its parent after it was
+        added.
+        """
+        self.fenced = True
+        self.open = False
+        for scope in tuple(self.children):
+            scope.fence()
 
     def shut(self) -> None:
         """Let no further step of this scope start: it ended."""
-        for scope in self.subtree():
-            scope.open = False
+        self.open = False
+        for scope in tuple(self.children):
+            scope.shut()
 
     def move(self, event: str) -> None:
         """Change the state as the lifecycle table says."""
@@ -193,6 +199,11 @@ class Saga:
             path = (*parent.path, f"{label}#{parent.ordinals[label]}")
             scope = Scope(self, parent, name, path, is_async=is_async)
             parent.children.append(scope)
+        try:
+            self.check_open(parent)
+        except BaseException:
+            scope.fence()
+            raise
         return scope
 
     def check_open(self, scope: Scope) -> None:
@@ -203,11 +214,7 @@ class Saga:
             SagaUnwinding: the scope is being undone.
             SagaClosed: the scope has ended.
         """
-        if self.fork != fork_generation():
-            raise SagaForked(
-                f"Saga {self.id} belongs to the parent process.",
-                fix="Open a boundary of its own in the child process.",
-            )
+        self.check_fork()
         if scope.open:
             return
         if scope.fenced:
@@ -223,19 +230,21 @@ class Saga:
             fix="Await every call inside the boundary, or open a new one.",
         )
 
+    def check_fork(self) -> None:
+        """Refuse in a forked child: the saga, its steps and its undoing are the parent's.
+
+        Raises:
+            SagaForked: this is a forked child of the saga's process.
+        """
+        if self.fork != fork_generation():
+            raise SagaForked(
+                f"Saga {self.id} belongs to the parent process.",
+                fix="Open a boundary of its own in the child process.",
+            )
+
     # --- steps -----------------------------------------------------------------------------------
 
-    def admit(
-        self,
-        scope: Scope,
-        tool: Tool,
-        arguments: Mapping[str, Any],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        key: str | None,
-        *,
-        named: bool = True,
-    ) -> tuple[Step, bool]:
+    def admit(self, call: Invocation) -> tuple[Step, bool]:
         """Return the step that a call is, and whether it is a new one.
 
         An earlier one is meant by the same key, or by arguments equal to those of an unsettled
@@ -245,25 +254,26 @@ class Saga:
             ReplayConflict: the key was used with other arguments.
             SagaClosed, SagaUnwinding, SagaForked: the scope takes nothing more.
         """
-        digest = mac(self.salt, arguments)
+        self.check_fork()
+        digest = mac(self.salt, call.arguments)
         with self.lock:
-            step = self._earlier(scope, tool, digest, key)
+            step = self._earlier(call, digest)
             fresh = step is None
             if step is None:
-                step = self._new(scope, tool, arguments, args, kwargs, digest, key)
-                step.named = named
+                step = self._new(call, digest)
         try:
-            self.check_open(scope)
+            self.check_open(call.scope)
         except BaseException:
             if fresh:
                 self.forget(step)
             raise
         return step, fresh
 
-    def _earlier(self, scope: Scope, tool: Tool, digest: bytes, key: str | None) -> Step | None:
+    def _earlier(self, call: Invocation, digest: bytes) -> Step | None:
+        tool, key, owner = call.tool, call.key, call.owner
         if key is not None:
             step = self.keyed.get(identity.given_key(_GIVEN_PATH, tool.name, key))
-            if step is not None and step.mac != digest:
+            if step is not None and not (step.mac == digest and step.owner is owner):
                 raise ReplayConflict(
                     f"The key {key!r} of {tool.name} was used before with other arguments.",
                     fix="Use another key for another effect.",
@@ -272,26 +282,30 @@ class Saga:
         if not self.unsettled or tool.repeatable:
             return None
         for step in self.unsettled.values():
-            if step.mac == digest and step.tool.name == tool.name and not step.in_flight:
+            same = step.mac == digest and step.tool.name == tool.name and step.owner is owner
+            if same and (step.running or not step.in_flight):
                 return step
         return None
 
-    def _new(
-        self,
-        scope: Scope,
-        tool: Tool,
-        arguments: Mapping[str, Any],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        digest: bytes,
-        key: str | None,
-    ) -> Step:
+    def _new(self, call: Invocation, digest: bytes) -> Step:
+        scope, tool, key = call.scope, call.tool, call.key
         if key is None:
             scope.calls[tool.name] = ordinal = scope.calls[tool.name] + 1
             step_key = identity.derived_key(scope.path, tool.name, ordinal)
         else:
             step_key = identity.given_key(_GIVEN_PATH, tool.name, key)
-        step = Step(scope, tool, step_key, arguments, args, kwargs, digest, keyed=key is not None)
+        step = Step(
+            scope,
+            tool,
+            step_key,
+            call.arguments,
+            call.args,
+            call.kwargs,
+            digest,
+            keyed=key is not None,
+        )
+        step.named = call.named
+        step.owner = call.owner
         step.intent_order = self.order()
         self.steps[step.id] = step
         self.in_flight[id(step)] = step
@@ -306,12 +320,16 @@ class Saga:
                 return False
             step.in_flight = True
             self.in_flight[id(step)] = step
+            self.steps[step.id] = step
+            if step.keyed:
+                self.keyed[step.key] = step
             return True
 
     def left(self, step: Step) -> None:
         """Note that a step's protocol ended; it stays in flight while its call still runs."""
         with self.lock:
             if step.running:
+                step.parked = True
                 self._keep_unsettled(step)
                 return
             step.in_flight = False

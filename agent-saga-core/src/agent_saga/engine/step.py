@@ -20,26 +20,31 @@ from agent_saga.domain.lifecycle import StepState, step_after
 from agent_saga.domain.report import StepLine
 
 if TYPE_CHECKING:
+    from agent_saga.engine.forms import Form
+    from agent_saga.engine.requests import Ending
     from agent_saga.engine.saga import Scope
     from agent_saga.engine.tool import Tool
+    from agent_saga.engine.wrap import Invocation
 
 
 class Step:
     """One tool call.
 
     Attributes:
-        scope, tool, key, id, generation: which call it is.
-        arguments: by name, as recorded and judged; args, kwargs: as they are passed on.
-        mac: the arguments' MAC, which finds a blind retry.
-        state, order, intent_order: where it stands, and its places in the undo order.
-        result, prepared, compensation, provisional: what its inverse is made of.
-        missing: why there is no inverse, in words.
-        error, answered, ended_at: how its call ended.
-        in_flight, running: see the rules of this part.
-        approved_by, approved_rules: who let the effect through, and under which rules.
-        named: the caller named the arguments.
-        keyed: its caller gave it a key, and may ask for its result again.
-        spent: the provider has used its idempotency key up; via: forward, fallback or prober.
+        scope, tool, key, id, generation: which call it is. arguments: by name, as recorded and
+            judged; args, kwargs: as they are passed on. mac: the arguments' MAC, which finds a
+            blind retry. state, order, intent_order: where it stands, and its places in the undo
+            order. result, prepared, compensation, provisional: what its inverse is made of.
+            missing: why there is no inverse, in words. error, answered, ended_at: how its calls
+            ended; answered only if each of them was. first_at: when its key was first used, from
+            which an idempotency window counts; or None. in_flight, running: see the rules of this
+            part. undo_since: the monotonic time at which its inverse was first tried, or None.
+            approved_by, approved_rules: who let the effect through, and under which rules. named:
+            the caller named the arguments. keyed: its caller gave it a key, and may ask for its
+            result again. owner: the object whose method the tool is, if any; the same call on
+            another is another step. spent: the provider has used its idempotency key up; via:
+            forward, fallback or prober. parked, late: its protocol ended while its call was
+            running; the ending that came before that.
     """
 
     __slots__ = (
@@ -51,6 +56,7 @@ class Step:
         "compensation",
         "ended_at",
         "error",
+        "first_at",
         "generation",
         "id",
         "in_flight",
@@ -58,10 +64,13 @@ class Step:
         "key",
         "keyed",
         "kwargs",
+        "late",
         "mac",
         "missing",
         "named",
         "order",
+        "owner",
+        "parked",
         "prepared",
         "provisional",
         "result",
@@ -70,6 +79,7 @@ class Step:
         "spent",
         "state",
         "tool",
+        "undo_since",
         "via",
         "waiters",
     )
@@ -105,15 +115,20 @@ class Step:
         self.provisional: Compensation | None = None
         self.missing = ""
         self.error: BaseException | None = None
-        self.answered = False
+        self.answered = True
         self.ended_at = 0.0
+        self.first_at: float | None = None
+        self.owner: object = None
         self.in_flight = True
         self.running = False
+        self.parked = False
+        self.late: tuple[Form, Ending] | None = None
         self.approved_by = ""
         self.approved_rules: frozenset[str] = frozenset()
         self.named = True
         self.spent = False
         self.via = identity.FORWARD
+        self.undo_since: float | None = None
         self.waiters: list[Callable[[], None]] | None = None
 
     def move(self, event: str) -> None:
@@ -147,6 +162,18 @@ class Step:
         """Start over with a new idempotency key: after an undo, or when the key was spent."""
         self.generation += 1
         self.spent = False
+        self.answered = True
+        self.first_at = None
+
+    def retake(self, call: Invocation) -> None:
+        """Run again as this step: from now on it belongs to where the new call was made."""
+        self.scope = call.scope
+        self.tool = call.tool
+        self.arguments, self.args, self.kwargs = call.arguments, call.args, call.kwargs
+        self.named = call.named
+        self.via = identity.FORWARD
+        self.compensation = self.provisional = self.prepared = None
+        self.missing = ""
 
     def settled(self) -> None:
         """Wake everybody who waits for this step to be no longer in flight."""

@@ -29,6 +29,7 @@ from agent_saga.engine.boundary import current_scope, loop_is_running
 from agent_saga.engine.derive import TemplateDeriver, undo_template
 from agent_saga.engine.drive_async import AsyncDriver
 from agent_saga.engine.drive_sync import SyncDriver
+from agent_saga.engine.endings import leaving
 from agent_saga.engine.protocol import step_protocol
 from agent_saga.engine.saga import Scope
 from agent_saga.engine.tool import Tool
@@ -183,6 +184,7 @@ class SagaTool(Generic[P, R]):
             )
         arguments = self.tool.form.named(args, kwargs, skip=len(owner))
         call = Invocation(scope, self.tool, arguments, (*owner, *args), kwargs, key)
+        call.owner = owner[0] if owner else getattr(self.tool.fn, "__self__", None)
         if form == "async" or (not form and loop_is_running()):
             return call.start()
         return call.run()
@@ -249,9 +251,15 @@ class Keyed:
 
 
 class Invocation:
-    """One call in a boundary, to be started on a loop or run on this thread."""
+    """One call in a boundary, to be started on a loop or run on this thread.
 
-    __slots__ = ("args", "arguments", "key", "kwargs", "named", "scope", "tool")
+    Attributes:
+        scope: where it is made; tool, arguments, args, kwargs: what is called, and with what.
+        key: the step's name, or None; named: the caller named the arguments.
+        owner: the object whose method the tool is, if any.
+    """
+
+    __slots__ = ("args", "arguments", "key", "kwargs", "named", "owner", "scope", "tool")
 
     def __init__(
         self,
@@ -271,6 +279,7 @@ class Invocation:
         self.kwargs = kwargs
         self.key = key
         self.named = named
+        self.owner: object = None
 
     def start(self) -> Coroutine[Any, Any, Any]:
         """Return the coroutine of the call; the boundary notices if nobody awaits it."""
@@ -284,23 +293,15 @@ class Invocation:
     async def _run_async(self, unawaited: dict[int, Any], token: int) -> Any:
         unawaited.pop(token, None)
         saga = self.scope.saga
-        step, fresh = saga.admit(
-            self.scope,
-            self.tool,
-            self.arguments,
-            self.args,
-            self.kwargs,
-            self.key,
-            named=self.named,
-        )
+        step, fresh = saga.admit(self)
         before = STEP_ID.set(step.id)
         driver = AsyncDriver(saga.engine)
         try:
-            outcome = await driver.drive(step_protocol(step, fresh=fresh))
+            outcome = await driver.drive(step_protocol(step, None if fresh else self))
         finally:
             STEP_ID.reset(before)
         if outcome.error is not None:
-            raise outcome.error
+            raise leaving(outcome.error, step)
         if driver.cut is not None:
             raise driver.cut
         return outcome.value
@@ -316,17 +317,15 @@ class Invocation:
                 "will do.",
             )
         saga = self.scope.saga
-        step, fresh = saga.admit(
-            self.scope, tool, self.arguments, self.args, self.kwargs, self.key, named=self.named
-        )
+        step, fresh = saga.admit(self)
         before = STEP_ID.set(step.id)
         driver = SyncDriver(saga.engine)
         try:
-            outcome = driver.drive(step_protocol(step, fresh=fresh))
+            outcome = driver.drive(step_protocol(step, None if fresh else self))
         finally:
             STEP_ID.reset(before)
         if outcome.error is not None:
-            raise outcome.error
+            raise leaving(outcome.error, step)
         return outcome.value
 
 
