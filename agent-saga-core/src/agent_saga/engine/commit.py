@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING
 
 from agent_saga.domain.lifecycle import STEP_STANDS, StepState
 from agent_saga.domain.records import Ev
-from agent_saga.domain.report import RollbackReport
 from agent_saga.engine import journal
 from agent_saga.engine.requests import Durable, Protocol, StepEnded
 from agent_saga.engine.settle import settle_unknown
 from agent_saga.engine.unwind import release
 from agent_saga.errors import RefusedError, WALError
+from agent_saga.observe.metrics import UNSETTLED_STEPS
 
 if TYPE_CHECKING:
+    from agent_saga.domain.report import RollbackReport
     from agent_saga.engine.saga import Saga, Scope
     from agent_saga.engine.step import Step
 
@@ -103,6 +104,7 @@ def _list(saga: Saga, report: RollbackReport) -> None:
             continue
         if step.state in STEP_STANDS or step.in_flight:
             report.unsettled.append(step.line(_why(step), step.error))
+            saga.engine.metrics.count(UNSETTLED_STEPS)
         elif step.state is StepState.COMPENSATED:
             report.compensated.append(step.line("undone in a savepoint"))
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from agent_saga.domain.compensation import Compensation
 from agent_saga.errors import AgentSagaError, SecretLeak
+from agent_saga.observe.metrics import INVERSES_UNRECORDED, STEPS_WITHOUT_INVERSE
 
 if TYPE_CHECKING:
+    from agent_saga.domain.compensation import Compensation
     from agent_saga.engine.ports import Engine
     from agent_saga.engine.step import Step
 
@@ -33,7 +34,7 @@ def applied(step: Step, result: Any) -> None:
     if deriver is None:
         if not step.tool.reversible and not step.tool.irreversible:
             step.missing = "the tool declares no inverse"
-            step.scope.saga.engine.metrics.count("steps_without_inverse")
+            step.scope.saga.engine.metrics.count(STEPS_WITHOUT_INVERSE)
         return
     try:
         inverse = deriver.derive(step.sources())
@@ -57,7 +58,7 @@ def unusable(inverse: Compensation, engine: Engine) -> str:
 
 
 def _say_missing(step: Step) -> None:
-    step.scope.saga.engine.metrics.count("steps_without_inverse")
+    step.scope.saga.engine.metrics.count(STEPS_WITHOUT_INVERSE)
     log.error(
         "%s took effect and cannot be undone: %s (saga %s, step %s)",
         step.tool.name,
@@ -71,7 +72,7 @@ def record_inverse_problem(step: Step, problem: AgentSagaError | None) -> Secret
     """Say that an inverse is kept in memory only; return the error if the caller must see it."""
     if problem is None:
         return None
-    step.scope.saga.engine.metrics.count("inverses_unrecorded")
+    step.scope.saga.engine.metrics.count(INVERSES_UNRECORDED)
     log.error(
         "the inverse of %s is kept in this process only, so it is lost in a crash: %s",
         step.tool.name,

@@ -18,15 +18,23 @@ from agent_saga.observe.forks import renew_after_fork
 __all__ = [
     "BARRIER_WAIT",
     "EVENTS_DROPPED",
+    "INVERSES_UNRECORDED",
+    "LATE_ARRIVALS",
     "OBSERVER_ERRORS",
     "POISONED_WRITERS",
+    "STEPS_REFUSED",
+    "STEPS_UNKNOWN",
     "STEPS_WITHOUT_INVERSE",
     "UNSETTLED_STEPS",
     "Metrics",
     "process_metrics",
 ]
 
+STEPS_REFUSED: Final = "steps_refused"
+STEPS_UNKNOWN: Final = "steps_unknown"
 STEPS_WITHOUT_INVERSE: Final = "steps_without_inverse"
+INVERSES_UNRECORDED: Final = "inverses_unrecorded"
+LATE_ARRIVALS: Final = "late_arrivals"
 UNSETTLED_STEPS: Final = "unsettled_steps"
 POISONED_WRITERS: Final = "poisoned_writers"
 BARRIER_WAIT: Final = "barrier_wait_seconds"

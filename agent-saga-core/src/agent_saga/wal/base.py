@@ -21,18 +21,22 @@ import logging
 import time
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from agent_saga.domain.records import Ev
 from agent_saga.errors import SagaFenced, SagaForked, WALError, WALPoisoned
+from agent_saga.observe.metrics import BARRIER_WAIT, POISONED_WRITERS, process_metrics
 from agent_saga.wal.appending import AppendingLog, now_us
 from agent_saga.wal.buffer import Batch, Durable, own_entry
 from agent_saga.wal.contract import BackpressurePolicy, Capabilities, Counters
-from agent_saga.wal.format import Record
 from agent_saga.wal.lock import EVERY_EPOCH, WHOLE_WRITER
 from agent_saga.wal.os_port import restart_after_fork
 from agent_saga.wal.waiters import Future, Waiters, failed_future, poisoned, release, stalled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from agent_saga.wal.format import Record
 
 __all__ = ["BackpressurePolicy", "BaseWAL", "Batch", "Capabilities", "Counters", "Durable"]
 
@@ -233,6 +237,9 @@ class BaseWAL(AppendingLog):
             self.synced = max(self.synced, seq)
             ready = self._waiters.take(self.synced)
             told = self._buffer.durable(self.synced)
+        if ready:
+            longest = time.monotonic() - min(waiter[1] for waiter in ready)
+            process_metrics().wait(BARRIER_WAIT, longest)
         release(ready, None)
         if told:
             self._tell(told)
@@ -271,6 +278,7 @@ class BaseWAL(AppendingLog):
                 self._cause = error
             self._syncing = False
             waiting = self._waiters.take(_EVERYTHING)
+        process_metrics().count(POISONED_WRITERS)
         _log.error("The log %s cannot write any more: %r", self.address, error)
         release(waiting, error)
 
