@@ -92,7 +92,7 @@ def read_probe(answer: object) -> ProbeAnswer:
         return answer
     if answer is Applied or answer is NotApplied:
         return answer()
-    return CannotTell(f"the prober answered {type(answer).__name__}")
+    return CannotTell(f"it answered {type(answer).__name__}")
 
 
 def read_observation(answer: object) -> Observation:

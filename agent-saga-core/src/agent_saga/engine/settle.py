@@ -71,7 +71,7 @@ def wait_until_quiet(step: Step) -> Protocol[BaseException | None]:
     if quiet(step):
         return None
     log.warning(
-        "%s gave no answer; waiting %.0f s until it can no longer arrive (saga %s)",
+        "%s gave no answer; waiting %.1f s until it can no longer arrive (saga %s)",
         step.tool.name,
         _remaining(step),
         step.scope.saga.id,
@@ -88,13 +88,15 @@ def _final(step: Step, answer: NotApplied) -> bool:
 
 
 def _asked(step: Step, prober: Form) -> Protocol[ProbeAnswer]:
+    timing = step.scope.saga.engine.timing
     args, kwargs = called(prober, step.sources())
     ending = yield Call(
         prober.fn,
         args,
         kwargs,
         is_async=prober.is_async,
-        timeout=step.scope.saga.engine.timing.undo_timeout,
+        timeout=timing.undo_timeout,
+        pooled=timing.undo_bounded,
         loop_free=True,
         what=f"the prober of {step.tool.name}",
     )
@@ -103,7 +105,7 @@ def _asked(step: Step, prober: Form) -> Protocol[ProbeAnswer]:
     if isinstance(ending.error, NotApplied):
         return ending.error
     log.warning("the prober of %s failed: %r", step.tool.name, ending.error)
-    return CannotTell(f"the prober raised {type(ending.error).__name__}")
+    return CannotTell(f"it raised {type(ending.error).__name__}: {ending.error}")
 
 
 def _believe(step: Step, answer: ProbeAnswer) -> Protocol[None]:
@@ -117,3 +119,7 @@ def _believe(step: Step, answer: ProbeAnswer) -> Protocol[None]:
         step.spent = answer.final
         seq = journal.not_applied(step, "prober", answer.reason, final=True)
         yield HandedOver(seq)
+    elif isinstance(answer, CannotTell):
+        step.missing = f"its prober cannot tell ({answer.reason or 'it did not say why'})"
+    else:
+        step.missing = "its prober saw no effect, and it may still arrive"
