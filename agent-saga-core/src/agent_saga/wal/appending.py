@@ -225,6 +225,17 @@ class AppendingLog(ABC):
         """The sequence of the last record that was appended."""
         return self._buffer.seq
 
+    def begin(self) -> str:
+        """Open the writer now, before its first record, and return its id.
+
+        Raises:
+            WALError: it cannot be opened.
+        """
+        if not self._live:
+            self._begin()
+        self.drain()
+        return self.writer
+
     def _begin(self) -> None:
         """Open the writer at its first record."""
         with self._opening:

@@ -28,6 +28,8 @@ _SHORT_TEXT: Final = 9
 
 def plain(value: object) -> bool:
     """Whether the value can be stored as it is."""
+    if type(value) is dict:
+        return _plain_dict(value, MAX_DEPTH - 1)
     return _plain_items((value,), MAX_DEPTH)
 
 
@@ -39,9 +41,10 @@ def plain_data(value: object) -> bool:
 def _plain_dict(value: dict[Any, Any], depth: int) -> bool:
     if depth <= 0 or len(value) > MAX_ITEMS:
         return False
-    for key in value:
-        if key not in _KNOWN and not _harmless(key):
-            return False
+    if not value.keys() <= _KNOWN:
+        for key in value:
+            if key not in _KNOWN and not _harmless(key):
+                return False
     return _plain_items(value.values(), depth)
 
 
@@ -51,6 +54,9 @@ def _plain_items(values: Any, depth: int) -> bool:
         if kind is str:
             size = len(value)
             if size >= _SHORT_TEXT and (size > MAX_TEXT or looks_secret(value)):
+                return False
+        elif kind is int:
+            if not -SAFE_INT <= value <= SAFE_INT:
                 return False
         elif kind is dict:
             if not _plain_dict(value, depth - 1):

@@ -257,7 +257,7 @@ class Segments:
                     self._replace()
                 if self.replaced == replaced:
                     return self._settle(sealed)
-        raise OSError("the segments of the log failed one after the other") from error
+        raise OSError(f"the segments failed one after the other, last with: {error}") from error
 
     def _sync_each(self, segments: list[_Segment]) -> OSError | None:
         try:
