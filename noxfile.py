@@ -3,7 +3,8 @@
 Rules of this part:
 
 - This file is the one truth; `run.py`, `tox.ini` and continuous integration only call it.
-- The tag `ci` marks what every change must pass, the tag `full` the whole matrix.
+- The tag `ci` marks what every change must pass, the tag `full` the whole matrix; the tag `alone`
+  what must not share the machine with another session.
 - Every environment is installed under `constraints/`. No session writes into the repository:
   caches lie beside the environments, so that a read-only clone can be tested.
 - A session whose tests write JUnit files puts them into `AGENT_SAGA_RESULTS` when that is set.
@@ -20,7 +21,7 @@ from pathlib import Path
 import nox
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from tools import interpreters
+from tools import interpreters, pages
 
 ROOT = Path(__file__).resolve().parent
 CORE = "agent-saga-core"
@@ -201,12 +202,20 @@ def wheels(session: nox.Session) -> None:
         built = _build(session, Path(folder, "dist"))
         session.install(str(built[CORE]))
         session.run("python", str(ROOT / "tools" / "installed.py"), CORE)
+        for names in pages.installs():
+            session.install(
+                *[str(wheel) for name, wheel in built.items() if Path(name).name in names]
+            )
         session.install(*map(str, built.values()), *group("test"))
         session.chdir(_copy_tests(Path(folder, "copy")))
         session.run("python", str(ROOT / "tools" / "installed.py"))
         for package in PACKAGES:
             pytest(session, tests_of(package), results=Path(package).name, PYTHONSAFEPATH="1")
         session.chdir(ROOT)
+
+
+def _named(package: str, names: tuple[str, ...]) -> bool:
+    return Path(package).name in names
 
 
 def _build(session: nox.Session, output: Path) -> dict[str, Path]:
@@ -234,14 +243,14 @@ def _copy_tests(tree: Path) -> Path:
     return tree
 
 
-@nox.session(tags=["ci", "full"])
+@nox.session(tags=["ci", "full", "alone"])
 def bench(session: nox.Session) -> None:
     """Print all figures beside their bars; counts are exact and judged, times are not."""
     install(session, packages=[CORE])
     session.run("python", "bench/bench_core.py", "--counters", *session.posargs)
 
 
-@nox.session(tags=["full"])
+@nox.session(tags=["full", "alone"])
 def ratios(session: nox.Session) -> None:
     """Judge the times of all figures, too, each as a ratio to its floor."""
     install(session, packages=[CORE])
@@ -255,7 +264,7 @@ def demo(session: nox.Session) -> None:
     session.run("python", "examples/demo.py", *session.posargs)
 
 
-@nox.session(tags=["full"])
+@nox.session(tags=["full", "alone"])
 def newcomer(session: nox.Session) -> None:
     """Both commands of the README, from a fresh clone, in a bare environment."""
     session.run("python", "-m", "tools.newcomer", *session.posargs)

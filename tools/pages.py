@@ -36,7 +36,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from tools import tree
+
 _FENCE = re.compile(r"^(?P<indent> *)(?P<fence>```+)(?P<language>[\w-]*)[^\n`]*$")
 _FILE = re.compile(r"# (?P<name>\w+\.py)\n")
 _FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -85,6 +86,13 @@ def commands(page: str) -> list[str]:
     """Return every command that a page tells its readers to give."""
     consoles = [block for block in blocks(page) if block.language == "console"]
     return [line[2:] for block in consoles for line in block.text.splitlines() if line[:2] == "$ "]
+
+
+def installs() -> list[tuple[str, ...]]:
+    """Return what the pages of this repository tell their readers to install, line by line."""
+    texts = [path.read_text("utf-8") for path in tree.files() if path.suffix == ".md"]
+    lines = {line for text in texts for line in commands(text) if line.startswith(PIP)}
+    return sorted(tuple(line.removeprefix(PIP).split()) for line in lines)
 
 
 def run(path: Path) -> int:
@@ -173,7 +181,7 @@ def _told(block: Block) -> Iterator[tuple[int, str, str]]:
 def _as_run(command: str) -> list[str]:
     words = shlex.split(command)
     if words == ["python3", "run.py", "demo"]:
-        return [sys.executable, str(ROOT / "examples" / "demo.py")]
+        return [sys.executable, str(tree.ROOT / "examples" / "demo.py")]
     if words[0] in ("python", "python3"):
         return [sys.executable, *words[1:]]
     return [os.path.join(os.path.dirname(sys.executable), words[0]), *words[1:]]  # noqa: PTH118, PTH120

@@ -37,7 +37,13 @@ def test_the_blocks_of_a_page_run(path, tmp_path):
     environ["PYTHONPATH"] = os.pathsep.join([str(tree.ROOT), environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-Wdefault", "-m", "tools.pages", str(path)]
     done = subprocess.run(
-        command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+        command,
+        cwd=tmp_path,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
