@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
+    "WRITE_AHEAD_BYTES",
     "check_header",
     "fetch",
     "has_schema",
@@ -29,6 +30,12 @@ __all__ = [
 
 APPLICATION_ID: Final = 0x53414741
 SCHEMA_VERSION: Final = 1
+
+CHECKPOINT_PAGES: Final = 256
+"""Pages in the write-ahead file after which they are moved into the database."""
+
+WRITE_AHEAD_BYTES: Final = 5 * CHECKPOINT_PAGES * 1024
+"""The usual size of the write-ahead file: pages of 4 KiB with their headers, and some room."""
 
 _SCHEMA: Final = (
     "CREATE TABLE documents (key TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
@@ -45,7 +52,7 @@ def check_header(connection: sqlite3.Connection, path: Path) -> None:
     """
     (app,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if app != APPLICATION_ID and (app or tables):
         raise StateError(
             f"{path} is a database of another program, not a state store.",
@@ -76,6 +83,7 @@ def use_write_ahead_file(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} lies on a file system where processes cannot share memory.",
             fix="Put the log on a local disk.",
         )
+    connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
 
 
 def make_schema(connection: sqlite3.Connection) -> None:

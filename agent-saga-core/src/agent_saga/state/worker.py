@@ -161,9 +161,11 @@ class Worker:
         """Serve what was left, close the service and end the thread; wait at most `patience`."""
         with self._starting:
             already, self._closed = self._closed, True
-        if not already and self._thread is not None:
-            order = _Order(stop=True)
-            self._jobs.put(order)
+        if already or self._thread is None:
+            return
+        order = _Order(stop=True)
+        self._jobs.put(order)
+        if self._thread is not threading.current_thread():
             order.obeyed.wait(patience)
 
     def before_fork(self) -> None:
@@ -194,14 +196,20 @@ class Worker:
             if self._closed:
                 raise StateError(f"{self._service.name} is closed.")
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=_run,
-                    args=(self._service, self._jobs),
-                    name="agent-saga-state",
-                    daemon=True,
-                )
-                self._thread.start()
+                self._thread = self._start()
             self._jobs.put(job)
+
+    def _start(self) -> threading.Thread:
+        thread = threading.Thread(
+            target=_run, args=(self._service, self._jobs), name="agent-saga-state", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise StateUnavailable(
+                f"{self._service.name} cannot start its thread: {error}; nothing was changed."
+            ) from error
+        return thread
 
     def _give_up(self, job: Job[Any], woken: asyncio.Future[None], timeout: float) -> None:
         if not job.ended and not woken.done():

@@ -1,4 +1,4 @@
-"""The pytest plugin: fixtures for worlds, clocks, faults and doubles.
+"""The pytest plugin: fixtures for worlds, kits, clocks, faults and doubles.
 
 Rules of this part:
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from agent_saga import AgentKit
     from agent_saga.state.memory import MemoryStateStore
     from agent_saga.wal.memory import MemoryWAL
     from agent_saga_testing.clock import FakeClock
@@ -40,6 +41,29 @@ def saga_world(tmp_path: Path) -> World:
     from agent_saga_testing.world import World
 
     return World(tmp_path / "world.sqlite")
+
+
+@pytest.fixture
+def saga_handlers() -> Iterator[None]:
+    """Let the test register inverses, probers and reconcilers; they are forgotten at the end."""
+    from agent_saga.plugins.registry import process_handlers
+
+    with process_handlers().isolated():
+        yield
+
+
+@pytest.fixture
+def saga_kit(
+    tmp_path: Path,
+    saga_handlers: None,  # noqa: ARG001 - it is asked for what it does
+) -> Iterator[AgentKit]:
+    """A kit with a log of its own on the disk; its handlers are forgotten at the end."""
+    from agent_saga import AgentKit
+    from agent_saga.wal.file import FileWAL
+
+    wal = FileWAL(tmp_path / "agent-saga.wal")
+    yield AgentKit("test", wal=wal)
+    wal.close()
 
 
 @pytest.fixture

@@ -99,11 +99,12 @@ def settle(db: sqlite3.Connection, call: int, outcome: Outcome) -> None:
 def take_fault(db: sqlite3.Connection, kind: Kind) -> tuple[str, str]:
     """Use up the oldest fault that waits for a call of this kind: what, and the error's name."""
     row = db.execute(
-        "DELETE FROM faults WHERE id = (SELECT min(id) FROM faults WHERE kind = ?)"
-        " RETURNING what, error",
-        (kind.value,),
+        "SELECT id, what, error FROM faults WHERE kind = ? ORDER BY id LIMIT 1", (kind.value,)
     ).fetchone()
-    return ("", "") if row is None else (row[0], row[1])
+    if row is None:
+        return "", ""
+    db.execute("DELETE FROM faults WHERE id = ?", (row[0],))
+    return row[1], row[2]
 
 
 def effect(db: sqlite3.Connection, where: str, *values: object) -> dict[str, Any] | None:
