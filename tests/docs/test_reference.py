@@ -1,0 +1,77 @@
+"""The reference is what the code says now."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools import reference
+from tools.docstrings import markdown
+from tools.records import SAYS
+
+HINT = "The code says something else now: python -m tools.reference"
+PAGES = reference.pages()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_up_to_date(name):
+    assert (reference.FOLDER / name).read_text("utf-8") == PAGES[name], HINT
+
+
+def test_there_is_no_other_page():
+    assert {path.name for path in reference.FOLDER.iterdir()} == set(PAGES)
+
+
+def test_every_record_is_told():
+    assert list(SAYS) == reference.event_names()
+
+
+def test_a_docstring_becomes_markdown():
+    def function():
+        """Do it.
+
+        Args:
+            one, two: both
+                of them.
+            three: the last.
+
+        Raises:
+            ValueError: it cannot be done.
+
+        Returns:
+            What was done.
+
+            example(1)
+        """
+
+    assert markdown(function).splitlines() == [
+        "Do it.",
+        "",
+        "**Args**",
+        "",
+        "- `one`, `two`: both of them.",
+        "- `three`: the last.",
+        "",
+        "**Raises**",
+        "",
+        "- `ValueError`: it cannot be done.",
+        "",
+        "**Returns**",
+        "",
+        "What was done.  example(1)",
+    ]
+
+
+def test_long_signatures_are_broken_between_parameters():
+    def function(
+        first: dict[str, int], second: int = 1, *, third: str = "a, b", **others: object
+    ) -> None: ...
+
+    assert reference.signature(function).splitlines() == [
+        "(",
+        "    first: dict[str, int],",
+        "    second: int = 1,",
+        "    *,",
+        "    third: str = 'a, b',",
+        "    **others: object,",
+        ") -> None",
+    ]
