@@ -13,6 +13,7 @@ Rules of this part:
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from agent_saga.controls.approvals import ApprovalProvider
 from agent_saga.controls.rules import CallView, Rule, Verdict
@@ -20,6 +21,7 @@ from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.errors import ApprovalRequired, ConfigurationError, RefusedError
 
 IRREVERSIBLE_RULE = "irreversible"
+_ALLOW: Final = Verdict.ALLOW
 
 
 class Ask:
@@ -95,9 +97,11 @@ class PreFlightGate:
             asking = (IRREVERSIBLE_RULE, "nothing can undo it")
         for rule in self.rules:
             verdict = rule.judge(view)
+            if verdict is _ALLOW:
+                continue
             if verdict is Verdict.REFUSE:
                 raise _refusal(view, rule)
-            if verdict is Verdict.ASK and rule.name not in approved and asking is None:
+            if rule.name not in approved and asking is None:
                 asking = (rule.name, rule.reason or f"the rule {rule.name!r} asks for it")
         return None if asking is None else self._ask(view, *asking)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.errors import ConfigurationError, RefusedError
@@ -52,11 +52,12 @@ class CallView:
     ) -> None:
         self.tool = tool
         self.semantics = semantics
-        self.arguments = MappingProxyType(dict(arguments))
+        self.arguments = MappingProxyType(arguments)
         self.tags = tags
         self.named = named
 
 
+_ALLOW: Final = Verdict.ALLOW
 Predicate = Callable[[CallView], bool]
 
 
@@ -99,11 +100,11 @@ class Rule:
             answer = self.when(view)
         except Exception as error:
             raise self._refusal(f"the rule raised {type(error).__name__}: {error}") from error
-        if type(answer) is not bool:
-            raise self._refusal(
-                f"the rule answered {type(answer).__name__}, neither True nor False"
-            )
-        return self.then if answer else Verdict.ALLOW
+        if answer is False:
+            return _ALLOW
+        if answer is True:
+            return self.then
+        raise self._refusal(f"the rule answered {type(answer).__name__}, neither True nor False")
 
     def _refusal(self, reason: str) -> RefusedError:
         return RefusedError(
@@ -139,7 +140,8 @@ def arg_exceeds(arg: str, limit: float | Decimal) -> Predicate:
     def exceeds(view: CallView) -> bool:
         if arg not in view.arguments:
             return False
-        return _number(view.arguments[arg]) > bound
+        value = view.arguments[arg]
+        return (value if type(value) is int else _number(value)) > bound
 
     return exceeds
 

@@ -17,12 +17,15 @@ from __future__ import annotations
 
 import os
 from base64 import urlsafe_b64encode
+from binascii import b2a_base64
 from hashlib import sha256
 from typing import Final
 
 FORWARD: Final = "forward"
 INVERSE: Final = "inverse"
 FALLBACK: Final = "fallback"
+
+_TO_URL: Final = bytes.maketrans(b"+/", b"-_")
 
 StepKey = tuple[str, ...]
 
@@ -53,8 +56,35 @@ def joined(parts: tuple[str, ...]) -> bytes:
 
 def step_id(saga: str, key: StepKey) -> str:
     """Return the step id: 22 characters, the same wherever it is computed."""
-    digest = sha256(joined((saga, *key))).digest()[:16]
-    return urlsafe_b64encode(digest)[:22].decode("ascii")
+    return _short(joined((saga, *key)))
+
+
+def _short(data: bytes) -> str:
+    text = b2a_base64(sha256(data).digest()[:16], newline=False)
+    return text.translate(_TO_URL)[:22].decode("ascii")
+
+
+class Ordinals:
+    """The derived keys of one tool in one scope, one after the other.
+
+    Args:
+        saga, path, tool: what they share; it is worked out once.
+    """
+
+    __slots__ = ("_count", "_joined", "_shared")
+
+    def __init__(self, saga: str, path: tuple[str, ...], tool: str) -> None:
+        self._shared = derived_key(path, tool, 0)[:-1]
+        self._joined = joined((saga, *self._shared))
+        self._count = 0
+
+    def next(self) -> tuple[StepKey, str]:
+        """Return the next `derived_key` and its `step_id`."""
+        self._count += 1
+        ordinal = str(self._count)
+        return (*self._shared, ordinal), _short(
+            b"%b%d:%d" % (self._joined, len(ordinal), self._count)
+        )
 
 
 def idempotency_key(saga: str, step: str, generation: int, purpose: str) -> str:

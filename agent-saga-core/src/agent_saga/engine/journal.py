@@ -19,9 +19,19 @@ from agent_saga.domain.lifecycle import StepState, saga_after, scope_after, step
 from agent_saga.domain.records import Ev
 from agent_saga.errors import AgentSagaError, NotRecordable, SecretLeak
 from agent_saga.plugins.registry import process_handlers
-from agent_saga.wal.encoding import EMPTY, Fragment, compose, exact, literal, masked
+from agent_saga.wal.encoding import (
+    EMPTY,
+    Fragment,
+    compose,
+    count,
+    exact,
+    literal,
+    masked,
+    name,
+)
 
 if TYPE_CHECKING:
+    from agent_saga.domain.identity import StepKey
     from agent_saga.engine.saga import Saga, Scope
     from agent_saga.engine.step import Step
     from agent_saga.engine.tool import Tool
@@ -118,16 +128,35 @@ def scope_closed(scope: Scope, result: str) -> int:
 # --- steps going forward -------------------------------------------------------------------------
 
 
+# What can be derived is not recorded: the MAC of arguments that are recorded faithfully, the key
+# that the ordinal of the call gives, the path of the root.
+
+
 def _call_fields(step: Step) -> tuple[dict[str, Fragment], bool]:
-    arguments, faithful = masked(step.arguments)
-    fields = {
-        "call": step.tool.head,
-        "key": literal(list(step.key)),
-        "scope": literal(list(step.scope.path)),
-        "arguments": arguments,
-        "mac": literal(_b64(step.mac)),
-    }
+    """What tells which call a step is; gives up the encoded arguments, which no longer serve."""
+    arguments, faithful = step.encoded or masked(step.arguments)
+    step.encoded = None
+    fields = {"call": step.tool.head}
+    if step.keyed:
+        fields["key"] = literal(list(step.key))
+    else:
+        fields["nth"] = count(int(step.key[-1]))
+    if step.scope.path:
+        fields["scope"] = literal(list(step.scope.path))
+    fields["arguments"] = arguments
+    if not faithful:
+        fields["mac"] = literal(_b64(step.mac))
     return fields, faithful
+
+
+def recorded_key(facts: Mapping[str, Any]) -> StepKey:
+    """Return the key of a step from the payload of its first record; empty when it has none."""
+    key, path, call = facts.get("key"), facts.get("scope"), facts.get("call")
+    if isinstance(key, list):
+        return tuple(map(str, key))
+    if not isinstance(call, dict) or "nth" not in facts:
+        return ()
+    return ("derived", *map(str, path or ()), str(call.get("tool")), str(facts["nth"]))
 
 
 def refused(step: Step, rule: str, reason: str) -> int:
@@ -183,7 +212,9 @@ def committed(step: Step, event: str = Ev.STEP_COMMITTED) -> tuple[int, AgentSag
         memory).
     """
     result, faithful = masked(step.result)
-    fields = {"result": result, "replayable": _TRUE if faithful else _FALSE}
+    fields = {"result": result}
+    if not faithful:
+        fields["replayable"] = _FALSE
     problem = None
     if step.compensation is not None:
         fields["inverse"], problem = _recorded_inverse(step.compensation, step.tool.name)
@@ -243,10 +274,10 @@ def _inverse(inverse: Compensation, tool: str) -> Fragment:
     inverse.recorded = kwargs
     fields = {"kwargs": kwargs}
     if inverse.handler is not None:
-        fields["handler"] = literal(inverse.handler)
+        fields["handler"] = name(inverse.handler)
         handler = process_handlers().compensators.find(inverse.handler)
         if handler is not None and handler.owner.distribution:
-            fields["from"] = literal(f"{handler.owner.distribution} {handler.owner.version}")
+            fields["from"] = name(f"{handler.owner.distribution} {handler.owner.version}")
     if inverse.description:
         fields["description"] = masked(inverse.description)[0]
     return compose(**fields)

@@ -24,7 +24,7 @@ from agent_saga.domain.lifecycle import SagaState, ScopeState, StepState, saga_a
 from agent_saga.domain.report import RollbackReport
 from agent_saga.engine.step import Step
 from agent_saga.errors import ReplayConflict, SagaClosed, SagaForked, SagaUnwinding
-from agent_saga.wal.encoding import mac
+from agent_saga.wal.encoding import arguments
 from agent_saga.wal.os_port import fork_generation
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Scope:
         self.fenced = False
         self.state = ScopeState.NEW
         self.children: list[Scope] = []
-        self.calls: Counter[str] = Counter()
+        self.calls: dict[str, identity.Ordinals] = {}
         self.ordinals: Counter[str] = Counter()
         self.unawaited: dict[int, Any] = {}
         self.report: RollbackReport | None = None
@@ -255,7 +255,7 @@ class Saga:
             SagaClosed, SagaUnwinding, SagaForked: the scope takes nothing more.
         """
         self.check_fork()
-        digest = mac(self.salt, call.arguments)
+        digest, encoded, faithful = arguments(self.salt, call.arguments)
         with self.lock:
             step = self._earlier(call, digest)
             fresh = step is None
@@ -265,6 +265,7 @@ class Saga:
             self.check_open(call.scope)
         except BaseException:
             if fresh:
+                step.encoded = (encoded, faithful)
                 self.forget(step)
             raise
         return step, fresh
@@ -290,18 +291,23 @@ class Saga:
     def _new(self, call: Invocation, digest: bytes) -> Step:
         scope, tool, key = call.scope, call.tool, call.key
         if key is None:
-            scope.calls[tool.name] = ordinal = scope.calls[tool.name] + 1
-            step_key = identity.derived_key(scope.path, tool.name, ordinal)
+            ordinals = scope.calls.get(tool.name)
+            if ordinals is None:
+                ordinals = identity.Ordinals(self.id, scope.path, tool.name)
+                scope.calls[tool.name] = ordinals
+            step_key, step_id = ordinals.next()
         else:
             step_key = identity.given_key(_GIVEN_PATH, tool.name, key)
         step = Step(
             scope,
             tool,
             step_key,
+            step_id = identity.step_id(self.id, step_key)
             call.arguments,
             call.args,
             call.kwargs,
             digest,
+            step_id,
             keyed=key is not None,
         )
         step.named = call.named

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from agent_saga.engine.forms import Form
     from agent_saga.engine.requests import Ending
     from agent_saga.engine.saga import Scope
+    from agent_saga.wal.encoding import Fragment
     from agent_saga.engine.tool import Tool
     from agent_saga.engine.wrap import Invocation
 
@@ -33,8 +34,9 @@ class Step:
     Attributes:
         scope, tool, key, id, generation: which call it is. arguments: by name, as recorded and
             judged; args, kwargs: as they are passed on. mac: the arguments' MAC, which finds a
-            blind retry. state, order, intent_order: where it stands, and its places in the undo
-            order. result, prepared, compensation, provisional: what its inverse is made of.
+            blind retry. encoded: the arguments as the log will hold them, and whether faithfully,
+            as they were at the call; None when that was given up. state, order, intent_order:
+            where it stands, and its places in the undo order. result, prepared, compensation, provisional: what its inverse is made of.
             missing: why there is no inverse, in words. error, answered, ended_at: how its calls
             ended; answered only if each of them was. first_at: when its key was first used, from
             which an idempotency window counts; or None. in_flight, running: see the rules of this
@@ -54,6 +56,7 @@ class Step:
         "args",
         "arguments",
         "compensation",
+        "encoded",
         "ended_at",
         "error",
         "first_at",
@@ -89,6 +92,7 @@ class Step:
         scope: Scope,
         tool: Tool,
         key: identity.StepKey,
+        step_id: str,
         arguments: Mapping[str, Any],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
@@ -100,12 +104,13 @@ class Step:
         self.tool = tool
         self.key = key
         self.keyed = keyed
-        self.id = identity.step_id(scope.saga.id, key)
+        self.id = step_id
         self.generation = 0
         self.arguments = arguments
         self.args = args
         self.kwargs = kwargs
         self.mac = mac
+        self.encoded: tuple[Fragment, bool] | None = None
         self.state = StepState.NEW
         self.order: int | None = None
         self.intent_order = 0
@@ -170,6 +175,7 @@ class Step:
         self.scope = call.scope
         self.tool = call.tool
         self.arguments, self.args, self.kwargs = call.arguments, call.args, call.kwargs
+        self.encoded = None
         self.named = call.named
         self.via = identity.FORWARD
         self.compensation = self.provisional = self.prepared = None
