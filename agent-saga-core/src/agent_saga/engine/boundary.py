@@ -10,7 +10,8 @@ Rules of this part:
   their notes and in `saga_report`. `reraise=True` treats every exception so.
 - A boundary that cannot finish here (its coroutine is closed) releases the saga to recovery.
 - Unwinding runs in a task of its own: a cancellation of the caller does not reach it, and is
-  passed on afterwards.
+  passed on afterwards. What handlers call meanwhile is no step of any saga.
+- In a forked child leaving does nothing: the saga and its undoing are the parent's.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_saga.domain.report import RollbackReport
 from agent_saga.engine import interrupts, journal
@@ -34,6 +35,7 @@ from agent_saga.errors import (
     CommittedUnsettled,
     ConfigurationError,
     SagaAborted,
+    SagaForked,
     ToolNotAwaited,
 )
 from agent_saga.observe.correlation import SAGA_ID
@@ -41,12 +43,22 @@ from agent_saga.observe.correlation import SAGA_ID
 if TYPE_CHECKING:
     from agent_saga.engine.ports import Engine
 
+T = TypeVar("T")
+
 log = logging.getLogger("agent_saga.engine")
 
 current_scope: contextvars.ContextVar[Scope | None] = contextvars.ContextVar(
     "agent_saga_scope", default=None
 )
 _UNSETTLED = ("raise", "warn")
+
+
+def reset(variable: contextvars.ContextVar[T], token: contextvars.Token[T]) -> None:
+    """Set a variable back; does nothing in another context, as when a coroutine is closed."""
+    try:
+        variable.reset(token)
+    except ValueError:
+        log.debug("%s was set in another context", variable.name)
 
 
 def loop_is_running() -> bool:
@@ -148,13 +160,10 @@ class Boundary:
         return scope
 
     def _close_context(self) -> None:
-        try:
-            if self._token is not None:
-                current_scope.reset(self._token)
-            if self._log_token is not None:
-                SAGA_ID.reset(self._log_token)
-        except ValueError:
-            log.debug("a boundary was left in another context than it was entered in")
+        if self._token is not None:
+            reset(current_scope, self._token)
+        if self._log_token is not None:
+            reset(SAGA_ID, self._log_token)
 
     def enter(self) -> Scope:
         """Enter as a synchronous boundary.
@@ -167,9 +176,12 @@ class Boundary:
                 "A synchronous boundary would block the event loop that is running here.",
                 fix="Use `async with`.",
             )
-        scope = self._open(is_async=False)
         self._interrupts = interrupts.install()
-        return scope
+        try:
+            return self._open(is_async=False)
+        except BaseException:
+            self._give_interrupts_back()
+            raise
 
     def enter_async(self) -> Scope:
         """Enter as an asynchronous boundary."""
@@ -181,7 +193,10 @@ class Boundary:
         """Leave a synchronous boundary; commit or unwind, then raise what the caller must see."""
         scope = self._scope()
         self._close_context()
+        outside = current_scope.set(None)
         try:
+            if _forked(scope):
+                return False
             failure = self._failure(scope, error)
             if failure is None:
                 failure = self._left_well(scope, self._committed(scope))
@@ -191,25 +206,44 @@ class Boundary:
             kept = interrupts.main.taken() if self._interrupts else None
             return self._raise(scope, report, kept or failure, error)
         finally:
-            if self._interrupts:
-                interrupts.remove()
+            reset(current_scope, outside)
+            self._give_interrupts_back()
 
     async def leave_async(self, error: BaseException | None) -> bool:
         """Leave an asynchronous boundary; commit or unwind, then raise what the caller must see."""
         scope = self._scope()
         self._close_context()
+        if _forked(scope):
+            return False
         if isinstance(error, GeneratorExit):
+            _not_awaited(scope)
             release(scope, "its coroutine was closed")
             return False
+        outside = current_scope.set(None)
+        try:
+            return await self._leave_async(scope, error)
+        finally:
+            reset(current_scope, outside)
+
+    async def _leave_async(self, scope: Scope, error: BaseException | None) -> bool:
         failure = self._failure(scope, error)
         if failure is None:
             failure = self._left_well(scope, await self._committed_async(scope))
         if failure is None:
             return False
-        report, cut = await drive_shielded(self.engine, unwind(scope, _cause(failure)))
+        try:
+            report, cut = await drive_shielded(self.engine, unwind(scope, _cause(failure)))
+        except GeneratorExit:
+            release(scope, "its coroutine was closed")
+            raise
         if cut is not None and isinstance(failure, Exception):
             failure = cut
         return self._raise(scope, report, failure, error)
+
+    def _give_interrupts_back(self) -> None:
+        if self._interrupts:
+            self._interrupts = False
+            interrupts.remove()
 
     def _scope(self) -> Scope:
         if self.scope is None:
@@ -218,11 +252,12 @@ class Boundary:
 
     def _failure(self, scope: Scope, error: BaseException | None) -> BaseException | None:
         """Return what makes the boundary fail, or None."""
+        not_awaited = _not_awaited(scope)
         if error is not None:
             return error
         if scope.parent is None and scope.saga.abort_reason is not None:
             return AbortRequested(scope.saga.abort_reason)
-        return _not_awaited(scope)
+        return not_awaited
 
     def _committed(self, scope: Scope) -> Committed | None:
         if scope.parent is not None:
@@ -249,12 +284,12 @@ class Boundary:
         self._ended(scope, report)
         if result.cut is not None:
             raise _annotated(result.cut, report)
-        if report.unsettled:
+        if not report.clean:
             self._say_unsettled(report)
         return None
 
     def _say_unsettled(self, report: RollbackReport) -> None:
-        message = "The boundary ended well, but some of its calls have no known outcome."
+        message = "The boundary ended well, but not everything in it is settled."
         if self.options.on_unsettled == "raise":
             raise CommittedUnsettled(
                 f"{message}\n{report.summary()}", report=report, fix=report.next_command()
@@ -293,6 +328,16 @@ class Boundary:
 last_reports: contextvars.ContextVar[RollbackReport | None] = contextvars.ContextVar(
     "agent_saga_last_report", default=None
 )
+
+
+def _forked(scope: Scope) -> bool:
+    """Say whether this is a forked child, whose copy of the boundary means nothing."""
+    try:
+        scope.saga.check_fork()
+    except SagaForked as error:
+        log.warning("%s Leaving the child's copy of the boundary does nothing.", error.message)
+        return True
+    return False
 
 
 def _cause(failure: BaseException) -> str:

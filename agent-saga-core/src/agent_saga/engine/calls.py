@@ -11,10 +11,12 @@ import types
 from collections.abc import AsyncIterator
 from typing import Any
 
+from agent_saga.engine import interrupts
 from agent_saga.engine.requests import Call, Ending
 from agent_saga.errors import StepTimeout
 
 
+@interrupts.user_code
 def make(call: Call) -> Ending:
     """Make the call; never raises."""
     try:

@@ -19,7 +19,7 @@ import asyncio
 import contextlib
 import contextvars
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_saga.engine import calls
@@ -45,27 +45,32 @@ class AsyncDriver:
 
     Attributes:
         cut: the cancellation that came meanwhile, or None.
+        closing: the coroutine is being closed; ended: how its call ended then.
     """
 
-    __slots__ = ("closing", "cut", "engine", "loop")
+    __slots__ = ("closing", "cut", "ended", "engine", "loop")
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.loop = asyncio.get_running_loop()
         self.cut: BaseException | None = None
         self.closing = False
+        self.ended: Ending | None = None
 
     async def drive(self, protocol: Protocol[T]) -> T:
         """Run a protocol to its end and return its result."""
         try:
             request = next(protocol)
             while True:
-                if type(request) is Call:
-                    answer: Any = await self._call(request)
-                elif self.closing:
-                    answer = self._without_waiting()
-                else:
-                    answer = await self._wait(request)
+                try:
+                    if type(request) is Call:
+                        answer: Any = await self._call(request)
+                    elif self.closing:
+                        answer = self._without_waiting()
+                    else:
+                        answer = await self._wait(request)
+                except GeneratorExit as error:
+                    answer = self._closed(request, error)
                 request = protocol.send(answer)
         except StopIteration as end:
             result: T = end.value
@@ -73,22 +78,25 @@ class AsyncDriver:
         finally:
             protocol.close()
 
+    def _closed(self, request: Any, error: GeneratorExit) -> Any:
+        """Answer when the coroutine is closed: Python closes every level of it, the inner first."""
+        self.closing, self.cut = True, self.cut or error
+        if type(request) is Call:
+            return self.ended or Ending(error=error)
+        return self._without_waiting()
+
     # --- waits -----------------------------------------------------------------------------------
 
     async def _wait(self, request: Any) -> BaseException | None:
         kind = type(request)
-        try:
-            if kind is Durable:
-                return await self._durable(request.seq)
-            if kind is HandedOver:
-                return await self._handed_over(request)
-            if kind is Sleep:
-                await self._interruptible(asyncio.sleep, request.seconds)
-            elif kind is StepEnded:
-                await self._interruptible(self._step_ended, request)
-        except GeneratorExit as error:
-            self.closing, self.cut = True, error
-            self.engine.wal.drain()
+        if kind is Durable:
+            return await self._durable(request.seq)
+        if kind is HandedOver:
+            return await self._handed_over(request)
+        if kind is Sleep:
+            await self._interruptible(asyncio.sleep, request.seconds)
+        elif kind is StepEnded:
+            await self._interruptible(self._step_ended, request)
         return self.cut
 
     async def _durable(self, seq: int) -> BaseException | None:
@@ -97,7 +105,11 @@ class AsyncDriver:
                 future = self.engine.wal.durable_future(seq, self.loop)
                 if future is None:
                     return self.cut
-                await future
+                if self.cut is None:
+                    await future
+                else:
+                    await _wait_shielded(future)
+                    future.result()
             except asyncio.CancelledError as error:
                 self.cut = self.cut or error
             except WALError as error:
@@ -163,9 +175,8 @@ class AsyncDriver:
             if call.timeout is None:
                 return Ending(await value)
         except BaseException as error:
-            self.closing = isinstance(error, GeneratorExit)
-            return Ending(error=error)
-        return await self._timed(call, value, call.timeout)
+            return self._raised(error)
+        return await self._timed(call, calls.finished(value), call.timeout)
 
     async def _awaited(self, call: Call, value: Any) -> Ending:
         if call.timeout is not None:
@@ -173,35 +184,41 @@ class AsyncDriver:
         try:
             return Ending(await calls.finished(value))
         except BaseException as error:
-            self.closing = isinstance(error, GeneratorExit)
-            return Ending(error=error)
+            return self._raised(error)
 
-    async def _timed(self, call: Call, value: Any, timeout: float) -> Ending:
-        """Run an awaitable in a task of its own, and give it up when it does not end in time."""
-        task = asyncio.ensure_future(value)
-        reason = await self._ended_within(task, timeout)
-        if task.done() and reason is None:
-            return _ending_of(task, None)
-        error = reason or calls.timed_out(call, timeout)
-        task.cancel()
-        again = await self._ended_within(task, self.engine.timing.cancel_grace)
-        if reason is None and again is not None:
-            self.cut = self.cut or again
+    def _raised(self, error: BaseException) -> Ending:
+        """Return the ending of a call in this task; what was meant for the caller is kept."""
+        if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            self.cut = error
+        return Ending(error=error)
+
+    async def _timed(
+        self, call: Call, coroutine: Coroutine[Any, Any, Any], timeout: float
+    ) -> Ending:
+        """Run a coroutine in a task of its own, and give it up when it does not end in time."""
+        task = asyncio.ensure_future(coroutine)
+        try:
+            reason = await self._ended_within(task, timeout)
+            if task.done():
+                return _ending_of(task, None)
+            error = reason or calls.timed_out(call, timeout)
+            task.cancel()
+            await self._ended_within(task, self.engine.timing.cancel_grace)
+        except GeneratorExit as closed:
+            self.ended = _left_running(call, task, closed)
+            raise
         if task.done():
             return _ending_of(task, error)
-        late = call.late
-        if late is not None:
-            task.add_done_callback(lambda ended: late(_ending_of(ended, None)))
-        return Ending(error=error, running=True)
+        return _left_running(call, task, error)
 
     async def _ended_within(
         self, task: asyncio.Future[Any], timeout: float
     ) -> BaseException | None:
-        """Wait for a task, at most so long; return what cut the wait short."""
+        """Wait for a task, at most so long; return what cut the wait short, and keep it."""
         try:
             await asyncio.wait({task}, timeout=timeout)
-        except (asyncio.CancelledError, GeneratorExit) as error:
-            self.closing = isinstance(error, GeneratorExit)
+        except asyncio.CancelledError as error:
+            self.cut = self.cut or error
             return error
         return None
 
@@ -221,14 +238,16 @@ class AsyncDriver:
         try:
             async with asyncio.timeout(call.timeout):
                 ending = await done
-        except (TimeoutError, asyncio.CancelledError, GeneratorExit) as error:
+        except (TimeoutError, asyncio.CancelledError) as error:
             return self._given_up(call, job.give_up(call.late), error)
+        except GeneratorExit as closed:
+            self.ended = self._given_up(call, job.give_up(call.late), closed)
+            raise
         if ending.error is None and calls.pending(ending.value):
             return await self._awaited(call, ending.value)
         return ending
 
     def _given_up(self, call: Call, ending: Ending | None, error: BaseException) -> Ending:
-        self.closing = isinstance(error, GeneratorExit)
         if isinstance(error, TimeoutError):
             error = calls.timed_out(call, call.timeout or 0.0)
         else:
@@ -237,12 +256,31 @@ class AsyncDriver:
             return Ending(error=error, running=True)
         if not ending.started:
             return Ending(error=error, started=False)
+        if ending.error is None and calls.pending(ending.value):
+            calls.discard(ending.value)  # it returned in time, but what it returned was not run
+            return Ending(error=error)
         return ending
+
+
+def _is_cancelled() -> bool:
+    """Say whether somebody cancels the running task, as opposed to something inside it."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _resolve(done: asyncio.Future[Ending], ending: Ending) -> None:
     if not done.done():
         done.set_result(ending)
+
+
+def _left_running(call: Call, task: asyncio.Future[Any], error: BaseException) -> Ending:
+    """Return the ending of a call that goes on in its task; its real one is told to `late`."""
+    late = call.late
+    with contextlib.suppress(RuntimeError):  # its loop may be closed
+        task.cancel()
+        if late is not None:
+            task.add_done_callback(lambda ended: late(_ending_of(ended, None)))
+    return Ending(error=error, running=True)
 
 
 def _ending_of(task: asyncio.Future[Any], given_up: BaseException | None) -> Ending:

@@ -13,9 +13,11 @@ Rules of this part:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import threading
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_saga.engine import calls, interrupts
@@ -96,6 +98,11 @@ class SyncDriver:
             return None
         return held.taken()
 
+    def _keep(self) -> None:
+        """Keep an interrupt that had been taken, for the next answer."""
+        if self.interrupts is not None:
+            self.interrupts.kept += 1
+
     def _sleep(self, seconds: float) -> None:
         clock = self.engine.clock
         end = clock.monotonic() + seconds
@@ -132,17 +139,24 @@ class SyncDriver:
         return ending
 
     def _on_this_thread(self, call: Call) -> Ending:
+        with self._user_code():
+            return calls.make(call)
+
+    @contextlib.contextmanager
+    def _user_code(self) -> Iterator[None]:
+        """Let an interrupt be raised at once in the block, unless it is shielded."""
         held = self.interrupts
         if held is None or self.shielded:
-            return calls.make(call)
+            yield
+            return
         held.user_code = True
         try:
-            return calls.make(call)
+            yield
         finally:
             held.user_code = False
 
     def _private_loop(self, call: Call, value: Any) -> Ending:
-        if not call.loop_free:
+        if not call.loop_free or asyncio._get_running_loop() is not None:  # noqa: SLF001 - documented
             calls.discard(value)
             return Ending(error=_no_loop(call), started=not call.is_async)
         bound = None if call.timeout is None else call.timeout
@@ -152,7 +166,7 @@ class SyncDriver:
                 return await calls.finished(value)
 
         try:
-            with asyncio.Runner() as runner:
+            with asyncio.Runner() as runner, self._user_code():
                 return Ending(runner.run(run()))
         except TimeoutError as error:
             return Ending(error=error if bound is None else calls.timed_out(call, bound))
@@ -177,6 +191,8 @@ class SyncDriver:
             if given_up is None:
                 return Ending(error=error, running=True)
             ending = given_up if given_up.started else Ending(error=error, started=False)
+            if isinstance(error, KeyboardInterrupt) and ending.error is not error:
+                self._keep()
         if ending.error is None and calls.pending(ending.value):
             return self._private_loop(call, ending.value)
         return ending

@@ -10,6 +10,7 @@ from typing import Any, NoReturn, TypeVar
 
 from agent_saga.domain.report import RollbackReport
 from agent_saga.domain.semantics import ActionSemantics
+from agent_saga.engine import interrupts
 from agent_saga.engine.boundary import (
     Boundary,
     BoundaryOptions,
@@ -166,6 +167,7 @@ class SagaScope:
         self._open: contextvars.ContextVar[tuple[Boundary, ...]] = contextvars.ContextVar(
             "agent_saga_open", default=()
         )
+        self._in_use: list[Boundary] = []
         self._last: RollbackReport | None = None
 
     @property
@@ -177,20 +179,35 @@ class SagaScope:
         refuse_while_importing("opening a boundary")
         return Boundary(self._engine(), self._options, self._inside)
 
+    def _entered(self, boundary: Boundary) -> None:
+        self._open.set((*self._open.get(), boundary))
+        self._in_use.append(boundary)
+
     def _end(self) -> Boundary:
-        boundaries = self._open.get()
+        """Return the boundary that is being left: the one of this context, else the only one."""
+        boundaries = [one for one in self._open.get() if one in self._in_use]
+        if not boundaries and len(self._in_use) == 1:
+            boundaries = list(self._in_use)
         if not boundaries:
             raise ConfigurationError("A boundary was left that had not been entered here.")
-        self._open.set(boundaries[:-1])
+        self._open.set(tuple(boundaries[:-1]))
+        self._in_use.remove(boundaries[-1])
         return boundaries[-1]
 
+    @interrupts.engine_code
     def __enter__(self) -> SagaHandle:
         """Open a synchronous boundary."""
         boundary = self._begin()
         handle = SagaHandle(boundary.enter())
-        self._open.set((*self._open.get(), boundary))
+        self._entered(boundary)
+        held = interrupts.here()
+        kept = held.taken() if held is not None else None
+        if kept is not None:
+            self.__exit__(KeyboardInterrupt, kept, None)
+            raise kept
         return handle
 
+    @interrupts.engine_code
     def __exit__(
         self,
         kind: type[BaseException] | None,
@@ -208,7 +225,7 @@ class SagaScope:
         """Open an asynchronous boundary."""
         boundary = self._begin()
         handle = SagaHandle(boundary.enter_async())
-        self._open.set((*self._open.get(), boundary))
+        self._entered(boundary)
         return handle
 
     async def __aexit__(

@@ -7,6 +7,8 @@ Rules of this part:
   Otherwise the interrupt is kept and raised when the engine hands control back.
 - During unwinding the first interrupt is kept; a second one ends the unwinding, and the saga is
   released to recovery.
+- Code that opens, leaves or calls is the engine's too, although it is on the user's stack: it is
+  marked with `engine_code`, and the handler looks for it.
 - Other threads, and programs with a handler of their own (asyncio's runner has one), are left
   alone.
 """
@@ -15,7 +17,34 @@ from __future__ import annotations
 
 import signal
 import threading
-from types import FrameType
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any, Final, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_engine: Final[set[CodeType]] = set()
+_user: Final[set[CodeType]] = set()
+
+
+def engine_code(fn: F) -> F:
+    """Mark a function in which, and below which, an interrupt is kept."""
+    _engine.add(fn.__code__)
+    return fn
+
+
+def user_code(fn: F) -> F:
+    """Mark a function below which the user's code runs again."""
+    _user.add(fn.__code__)
+    return fn
+
+
+def _in_engine(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code not in _user:
+        if frame.f_code in _engine:
+            return True
+        frame = frame.f_back
+    return False
 
 
 class Interrupts:
@@ -36,7 +65,7 @@ class Interrupts:
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
         """Take a SIGINT."""
-        if self.user_code:
+        if self.user_code and not _in_engine(frame):
             raise KeyboardInterrupt
         self.kept += 1
 

@@ -18,7 +18,7 @@ from agent_saga.domain.outcomes import Applied, CannotTell, ProbeAnswer, read_pr
 from agent_saga.engine import journal
 from agent_saga.engine.derive import called
 from agent_saga.engine.outcome import applied, record_inverse_problem
-from agent_saga.engine.requests import Call, HandedOver, Protocol, Sleep
+from agent_saga.engine.requests import Call, Ending, HandedOver, Protocol, Sleep
 from agent_saga.errors import NotApplied
 
 if TYPE_CHECKING:
@@ -41,13 +41,17 @@ def settle_unknown(step: Step, *, patient: bool) -> Protocol[BaseException | Non
     prober = step.tool.prober
     if step.running or prober is None:
         return None
+    final = quiet(step)
     answer = yield from _asked(step, prober)
-    if patient and isinstance(answer, NotApplied) and not _final(step, answer):
+    if patient and isinstance(answer, NotApplied) and not (final or answer.final):
         cut = yield from wait_until_quiet(step)
         if cut is not None:
             return cut
+        final = True
         answer = yield from _asked(step, prober)
-    yield from _believe(step, answer)
+    if not isinstance(answer, ProbeAnswer):
+        return answer
+    yield from _believe(step, answer, final=final)
     return None
 
 
@@ -83,14 +87,11 @@ def wait_until_quiet(step: Step) -> Protocol[BaseException | None]:
     return None
 
 
-def _final(step: Step, answer: NotApplied) -> bool:
-    return answer.final or quiet(step)
-
-
-def _asked(step: Step, prober: Form) -> Protocol[ProbeAnswer]:
+def _asked(step: Step, prober: Form) -> Protocol[ProbeAnswer | BaseException]:
+    """Ask a prober; return its answer, or what cut the question short."""
     timing = step.scope.saga.engine.timing
     args, kwargs = called(prober, step.sources())
-    ending = yield Call(
+    ending: Ending = yield Call(
         prober.fn,
         args,
         kwargs,
@@ -104,18 +105,21 @@ def _asked(step: Step, prober: Form) -> Protocol[ProbeAnswer]:
         return read_probe(ending.value)
     if isinstance(ending.error, NotApplied):
         return ending.error
+    if ending.error is not None and not isinstance(ending.error, Exception):
+        return ending.error
     log.warning("the prober of %s failed: %r", step.tool.name, ending.error)
     return CannotTell(f"it raised {type(ending.error).__name__}: {ending.error}")
 
 
-def _believe(step: Step, answer: ProbeAnswer) -> Protocol[None]:
+def _believe(step: Step, answer: ProbeAnswer, *, final: bool) -> Protocol[None]:
+    """Take an answer in; `final`: when it was asked for, nothing could arrive late any more."""
     if isinstance(answer, Applied):
         step.via = "prober"
         applied(step, answer.result)
         seq, problem = journal.committed(step)
         record_inverse_problem(step, problem)
         yield HandedOver(seq)
-    elif isinstance(answer, NotApplied) and _final(step, answer):
+    elif isinstance(answer, NotApplied) and (final or answer.final):
         step.spent = answer.final
         seq = journal.not_applied(step, "prober", answer.reason, final=True)
         yield HandedOver(seq)

@@ -25,7 +25,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from agent_saga.engine.boundary import current_scope, loop_is_running
+from agent_saga.engine import interrupts
+from agent_saga.engine.boundary import current_scope, loop_is_running, reset
 from agent_saga.engine.derive import TemplateDeriver, undo_template
 from agent_saga.engine.drive_async import AsyncDriver
 from agent_saga.engine.drive_sync import SyncDriver
@@ -299,13 +300,14 @@ class Invocation:
         try:
             outcome = await driver.drive(step_protocol(step, None if fresh else self))
         finally:
-            STEP_ID.reset(before)
+            reset(STEP_ID, before)
         if outcome.error is not None:
             raise leaving(outcome.error, step)
         if driver.cut is not None:
             raise driver.cut
         return outcome.value
 
+    @interrupts.engine_code
     def run(self) -> Any:
         """Make the call on this thread and return its value."""
         tool = self.tool
@@ -323,7 +325,10 @@ class Invocation:
         try:
             outcome = driver.drive(step_protocol(step, None if fresh else self))
         finally:
-            STEP_ID.reset(before)
+            reset(STEP_ID, before)
+        kept = driver.interrupts.taken() if driver.interrupts is not None else None
+        if kept is not None:
+            raise kept
         if outcome.error is not None:
             raise leaving(outcome.error, step)
         return outcome.value
