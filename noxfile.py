@@ -158,11 +158,12 @@ def imports(session: nox.Session) -> None:
 
 @nox.session(tags=["ci", "full"])
 def typing(session: nox.Session) -> None:
-    """Types of everything that is shipped, of the tools, and of calls as users write them."""
+    """Types of everything that is shipped, of programs, and of calls as users write them."""
     install(session, "typing")
     shipped = [f"{package}/src" for package in PACKAGES]
+    programs = ["noxfile.py", "run.py", "tools", "bench", "examples"]
     cache = f"--cache-dir={caches(session)}"
-    session.run("mypy", cache, *shipped, "noxfile.py", "run.py", "tools", "bench", "tests/typing")
+    session.run("mypy", cache, *shipped, *programs, "tests/typing")
 
 
 @nox.session(tags=["ci", "full"])
@@ -215,6 +216,7 @@ def wheels(session: nox.Session) -> None:
 
 
 def _named(package: str, names: tuple[str, ...]) -> bool:
+    """Say whether a package is among what a page tells to install."""
     return Path(package).name in names
 
 
