@@ -142,5 +142,5 @@ class Owners(RuleBasedStateMachine):
         return self.store.transact([self.key], one(self.key, partial(function, **arguments)))
 
 
-Owners.TestCase.settings = PATIENT
+Owners.TestCase.settings = settings(PATIENT, max_examples=50, stateful_step_count=30)
 TestOwners = pytest.mark.property(Owners.TestCase)
