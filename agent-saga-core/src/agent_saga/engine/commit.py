@@ -100,13 +100,17 @@ def _settled(scope: Scope) -> Protocol[BaseException | None]:
 
 def _list(saga: Saga, report: RollbackReport) -> None:
     for step in saga.steps_of(saga.root):
-        if step.tool.reversible:
+        if step.tool.reversible or step.state is StepState.NEW:
             continue
         if step.state in STEP_STANDS or step.in_flight:
             report.unsettled.append(step.line(_why(step), step.error))
             saga.engine.metrics.count(UNSETTLED_STEPS)
         elif step.state is StepState.COMPENSATED:
             report.compensated.append(step.line("undone in a savepoint"))
+        elif step.state is StepState.KEPT:
+            report.kept.append(
+                step.line(f"approved by {step.approved_by}; its savepoint was undone")
+            )
 
 
 def _why(step: Step) -> str:

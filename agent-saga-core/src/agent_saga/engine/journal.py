@@ -171,6 +171,7 @@ def intent(step: Step) -> int:
     Raises:
         SecretLeak, NotRecordable: prepared data or the provisional inverse cannot be recorded.
         WALError: the log refuses the announcement; nothing has happened.
+        SagaUnwinding, SagaClosed: its boundary has closed meanwhile.
     """
     fields, faithful = _call_fields(step)
     tool = step.tool
@@ -181,11 +182,23 @@ def intent(step: Step) -> int:
     if tool.prober_name is not None:
         fields["prober"] = literal(tool.prober_name)
         fields.update(_recipe(tool, faithful=faithful))
+    if tool.settle_after is not None:
+        fields["settle_after"] = literal(tool.settle_after)
     if tool.idempotent:
         fields["idempotent"] = literal({"window": tool.window})
     if step.approved_by:
         fields["approved_by"] = masked(step.approved_by)[0]
-    return step_record(step, Ev.STEP_INTENT, compose(**fields))
+    return _while_open(step, Ev.STEP_INTENT, compose(**fields))
+
+
+def _while_open(step: Step, event: str, payload: Fragment) -> int:
+    """Append an announcement, unless its boundary has closed: none stands behind the end."""
+    saga = step.scope.saga
+    if not saga.begun:
+        _begin(saga)
+    with saga.lock:
+        saga.check_open(step.scope)
+        return step_record(step, event, payload)
 
 
 def _recipe(tool: Tool, *, faithful: bool) -> dict[str, Fragment]:
@@ -212,7 +225,8 @@ def committed(step: Step, event: str = Ev.STEP_COMMITTED) -> tuple[int, AgentSag
         memory).
     """
     result, faithful = masked(step.result)
-    fields = {"result": result}
+    fields = _call_fields(step)[0] if step.state is StepState.NEW else {}
+    fields["result"] = result
     if not faithful:
         fields["replayable"] = _FALSE
     problem = None
@@ -222,8 +236,6 @@ def committed(step: Step, event: str = Ev.STEP_COMMITTED) -> tuple[int, AgentSag
         fields["missing"] = masked(step.missing)[0]
     if step.via != "forward":
         fields["via"] = literal(step.via)
-    if step.state is StepState.NEW:
-        fields = {**_call_fields(step)[0], **fields}
     return step_record(step, event, compose(**fields)), problem
 
 

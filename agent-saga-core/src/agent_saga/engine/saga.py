@@ -86,21 +86,25 @@ class Scope:
         return [self, *[s for child in self.children for s in child.subtree()]]
 
     def fence(self) -> None:
-        """Let no further step of this scope start: it is being undone.
-
-        Outermost first: a savepoint that is opened meanwhile looks at its parent after it was
-        added.
-        """
-        self.fenced = True
-        self.open = False
-        for scope in tuple(self.children):
-            scope.fence()
+        """Let no further step of this scope start: it is being undone."""
+        with self.saga.lock:
+            self._close(fenced=True)
 
     def shut(self) -> None:
         """Let no further step of this scope start: it ended."""
+        with self.saga.lock:
+            self._close(fenced=False)
+
+    def _close(self, *, fenced: bool) -> None:
+        """Close this scope and those inside it.
+
+        Outermost first: a savepoint that is opened meanwhile looks at its parent after it was
+        added. The saga's lock is held, so that no intent is announced behind the end.
+        """
+        self.fenced = self.fenced or fenced
         self.open = False
         for scope in tuple(self.children):
-            scope.shut()
+            scope._close(fenced=fenced)
 
     def move(self, event: str) -> None:
         """Change the state as the lifecycle table says."""
@@ -261,11 +265,11 @@ class Saga:
             fresh = step is None
             if step is None:
                 step = self._new(call, digest)
+                step.encoded = (encoded, faithful)
         try:
             self.check_open(call.scope)
         except BaseException:
             if fresh:
-                step.encoded = (encoded, faithful)
                 self.forget(step)
             raise
         return step, fresh
@@ -283,8 +287,7 @@ class Saga:
         if not self.unsettled or tool.repeatable:
             return None
         for step in self.unsettled.values():
-            same = step.mac == digest and step.tool.name == tool.name and step.owner is owner
-            if same and (step.running or not step.in_flight):
+            if step.mac == digest and step.tool.name == tool.name and step.owner is owner:
                 return step
         return None
 
@@ -298,16 +301,16 @@ class Saga:
             step_key, step_id = ordinals.next()
         else:
             step_key = identity.given_key(_GIVEN_PATH, tool.name, key)
+            step_id = identity.step_id(self.id, step_key)
         step = Step(
             scope,
             tool,
             step_key,
-            step_id = identity.step_id(self.id, step_key)
+            step_id,
             call.arguments,
             call.args,
             call.kwargs,
             digest,
-            step_id,
             keyed=key is not None,
         )
         step.named = call.named
