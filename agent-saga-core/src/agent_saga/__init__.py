@@ -7,79 +7,7 @@ agent-saga costs little; everything that is not listed here is private to the pr
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from agent_saga.controls.approvals import Approval as Approval
-    from agent_saga.controls.approvals import ApprovalRequest as ApprovalRequest
-    from agent_saga.controls.approvals import ConsoleApprovals as ConsoleApprovals
-    from agent_saga.controls.gate import PreFlightGate as PreFlightGate
-    from agent_saga.controls.rules import CallView as CallView
-    from agent_saga.controls.rules import Rule as Rule
-    from agent_saga.controls.rules import arg_exceeds as arg_exceeds
-    from agent_saga.controls.rules import semantics_is as semantics_is
-    from agent_saga.controls.rules import tool_is as tool_is
-    from agent_saga.domain.compensation import Compensation as Compensation
-    from agent_saga.domain.outcomes import Applied as Applied
-    from agent_saga.domain.outcomes import CannotTell as CannotTell
-    from agent_saga.domain.outcomes import Observation as Observation
-    from agent_saga.domain.report import RollbackReport as RollbackReport
-    from agent_saga.domain.semantics import ActionSemantics as ActionSemantics
-    from agent_saga.domain.templates import Template as Template
-    from agent_saga.engine.handle import SagaHandle as SagaHandle
-    from agent_saga.engine.retry import RetryPolicy as RetryPolicy
-    from agent_saga.engine.wrap import SagaTool as SagaTool
-    from agent_saga.errors import AbortRequested as AbortRequested
-    from agent_saga.errors import AgentSagaError as AgentSagaError
-    from agent_saga.errors import ApprovalDenied as ApprovalDenied
-    from agent_saga.errors import ApprovalRequired as ApprovalRequired
-    from agent_saga.errors import CommittedUnsettled as CommittedUnsettled
-    from agent_saga.errors import CompensationError as CompensationError
-    from agent_saga.errors import ConfigurationError as ConfigurationError
-    from agent_saga.errors import NoBoundary as NoBoundary
-    from agent_saga.errors import NotApplied as NotApplied
-    from agent_saga.errors import OutcomeUnknown as OutcomeUnknown
-    from agent_saga.errors import RefusedError as RefusedError
-    from agent_saga.errors import ReplayConflict as ReplayConflict
-    from agent_saga.errors import SagaAborted as SagaAborted
-    from agent_saga.errors import SagaClosed as SagaClosed
-    from agent_saga.errors import SagaFenced as SagaFenced
-    from agent_saga.errors import SagaForked as SagaForked
-    from agent_saga.errors import SagaUnwinding as SagaUnwinding
-    from agent_saga.errors import SecretLeak as SecretLeak
-    from agent_saga.errors import StepTimeout as StepTimeout
-    from agent_saga.errors import ToolNotAwaited as ToolNotAwaited
-    from agent_saga.errors import UndeclaredSemantics as UndeclaredSemantics
-    from agent_saga.errors import UndeclaredTool as UndeclaredTool
-    from agent_saga.errors import UnknownHandler as UnknownHandler
-    from agent_saga.errors import WALBackpressure as WALBackpressure
-    from agent_saga.errors import WALError as WALError
-    from agent_saga.errors import WALPoisoned as WALPoisoned
-    from agent_saga.errors import WALStalled as WALStalled
-    from agent_saga.kit.agent_kit import AgentKit as AgentKit
-    from agent_saga.kit.scopes import current_saga as current_saga
-    from agent_saga.kit.scopes import last_report as last_report
-    from agent_saga.kit.scopes import saga as saga
-    from agent_saga.kit.scopes import saga_scope as saga_scope
-    from agent_saga.kit.status import Status as Status
-    from agent_saga.kit.tools import tool as tool
-    from agent_saga.observe.events import Event as Event
-    from agent_saga.observe.logging import configure_logging as configure_logging
-    from agent_saga.plugins.markers import hookimpl as hookimpl
-    from agent_saga.plugins.registration import compensator as compensator
-    from agent_saga.plugins.registration import prober as prober
-    from agent_saga.plugins.registration import reconciler as reconciler
-    from agent_saga.runtime.composition import tool_executor_stats as tool_executor_stats
-    from agent_saga.runtime.logs import set_default_wal as set_default_wal
-    from agent_saga.runtime.settings import Settings as Settings
-    from agent_saga.wal.base import BackpressurePolicy as BackpressurePolicy
-    from agent_saga.wal.base import BaseWAL as BaseWAL
-    from agent_saga.wal.base import Capabilities as Capabilities
-    from agent_saga.wal.encoding import assert_no_secrets as assert_no_secrets
-    from agent_saga.wal.file import AsyncWAL as AsyncWAL
-    from agent_saga.wal.file import FileWAL as FileWAL
-    from agent_saga.wal.memory import MemoryWAL as MemoryWAL
-    from agent_saga.wal.sink import SinkWAL as SinkWAL
+from typing import Any
 
 _DOOR = {
     "agent_saga.controls.approvals": ("Approval", "ApprovalRequest", "ConsoleApprovals"),
@@ -125,6 +53,7 @@ _DOOR = {
     "agent_saga.kit.agent_kit": ("AgentKit",),
     "agent_saga.kit.scopes": ("current_saga", "last_report", "saga", "saga_scope"),
     "agent_saga.kit.status": ("Status",),
+    "agent_saga.kit.recovery": ("RecoveryDaemon",),
     "agent_saga.kit.tools": ("tool",),
     "agent_saga.observe.events": ("Event",),
     "agent_saga.observe.logging": ("configure_logging",),

@@ -47,6 +47,7 @@ from agent_saga.errors import WALError as WALError
 from agent_saga.errors import WALPoisoned as WALPoisoned
 from agent_saga.errors import WALStalled as WALStalled
 from agent_saga.kit.agent_kit import AgentKit as AgentKit
+from agent_saga.kit.recovery import RecoveryDaemon as RecoveryDaemon
 from agent_saga.kit.scopes import current_saga as current_saga
 from agent_saga.kit.scopes import last_report as last_report
 from agent_saga.kit.scopes import saga as saga
@@ -100,6 +101,7 @@ __all__ = [
     "Observation",
     "OutcomeUnknown",
     "PreFlightGate",
+    "RecoveryDaemon",
     "RefusedError",
     "ReplayConflict",
     "RetryPolicy",

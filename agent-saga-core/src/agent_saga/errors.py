@@ -27,6 +27,7 @@ __all__ = [
     "AgentSagaWarning",
     "ApprovalDenied",
     "ApprovalRequired",
+    "ClaimRefused",
     "CommittedUnsettled",
     "CompensationError",
     "ConfigurationError",
@@ -38,6 +39,7 @@ __all__ = [
     "NotRecordable",
     "OutcomeUnknown",
     "PluginError",
+    "RecoveryError",
     "RefusedError",
     "ReplayConflict",
     "SagaAborted",
@@ -54,6 +56,7 @@ __all__ = [
     "ToolNotAwaited",
     "UndeclaredSemantics",
     "UndeclaredTool",
+    "UndoRefused",
     "UnknownHandler",
     "WALBackpressure",
     "WALCorrupt",
@@ -90,6 +93,12 @@ class AgentSagaError(Exception):
         text = f"{head} [{self.code}]{newline}{rest}"
         told = not self.fix or self.fix in self.message
         return text if told else f"{text}\n  To do: {self.fix}"
+
+
+def one_line(error: BaseException) -> str:
+    """Return an error's class and what it says, on one line, without code and fix."""
+    text = error.message if isinstance(error, AgentSagaError) else str(error)
+    return f"{type(error).__name__}: {' '.join(text.split())}".removesuffix(": ")
 
 
 # --- the author of the program -------------------------------------------------------------------
@@ -323,7 +332,7 @@ class AbortRequested(AgentSagaError):
 
 
 class CommittedUnsettled(SagaError):
-    """The boundary ended well, but whether some of its calls took effect is unknown."""
+    """The boundary ended well, but some effect in it is unknown, or stands undeclared."""
 
     code = "SAGA-402"
 
@@ -377,6 +386,27 @@ class WALFull(WALError):
     """There is no room for a new intent; the call was refused before its effect."""
 
     code = "SAGA-507"
+
+
+# --- the operator: recovery ----------------------------------------------------------------------
+
+
+class RecoveryError(AgentSagaError):
+    """A saga could not be taken over, undone or closed from outside its process."""
+
+    code = "SAGA-700"
+
+
+class ClaimRefused(RecoveryError):
+    """Somebody else owns the saga, or its owner still lives."""
+
+    code = "SAGA-701"
+
+
+class UndoRefused(RecoveryError):
+    """A saga cannot be undone as asked; nothing was run."""
+
+    code = "SAGA-702"
 
 
 # --- the operator: the state store ---------------------------------------------------------------

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 COMMANDS: Final = {
     "doctor": "Check this installation: Python, plugins, settings, the log's folder.",
     "guarantees": "Print what agent-saga guarantees, and what it does not claim.",
+    "recover": "Undo what dead processes left, once.",
+    "undo": "Undo a saga that was committed.",
+    "queue": "Show and settle what needs a human.",
     "list": "List the sagas of a log and where each stands.",
     "show": "Tell the story of one saga: its steps, their inverses, what stands.",
 }

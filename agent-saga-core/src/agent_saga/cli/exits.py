@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from agent_saga.errors import AgentSagaError, ConfigurationError, RefusedError
+from agent_saga.errors import (
+    AgentSagaError,
+    ClaimRefused,
+    ConfigurationError,
+    RefusedError,
+    UndoRefused,
+)
 
 __all__ = ["Exit", "exit_of"]
 
@@ -24,7 +30,7 @@ class Exit(IntEnum):
 
 def exit_of(error: AgentSagaError) -> Exit:
     """Return the exit code of a command that ended with an error."""
-    if isinstance(error, RefusedError):
+    if isinstance(error, (RefusedError, ClaimRefused, UndoRefused)):
         return Exit.REFUSED
     if isinstance(error, ConfigurationError):
         return Exit.USAGE

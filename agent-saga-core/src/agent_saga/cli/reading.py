@@ -3,7 +3,8 @@
 Rules of this part:
 
 - Reading makes nothing and changes nothing, and works while the agent writes.
-- Memory grows with the sagas, not with the records.
+- Memory grows with the sagas, not with the records; only the records of sagas that several writers
+  wrote about are held together.
 - A place that had been durable and cannot be read is told with every answer, and makes it not
   clean. The torn end of a writer is told too; a writer that is still writing shows one, so it is no
   fault.
@@ -14,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from agent_saga.cli.output import printable
-from agent_saga.domain.fold import fold
+from agent_saga.domain.fold import fold, resolve
 from agent_saga.wal.format import Record
 from agent_saga.wal.reader import Damage, scan
 
@@ -42,6 +43,7 @@ class LogView:
         self.path = path
         self.damages: list[Damage] = []
         self.sagas: dict[str, SagaView] = fold(self._records())
+        self._resolve([saga.id for saga in self.sagas.values() if saga.contested])
 
     @property
     def broken(self) -> bool:
@@ -55,6 +57,14 @@ class LogView:
             return [exact]
         by_name = [saga for saga in self.sagas.values() if saga.name == wanted]
         return by_name or [saga for saga in self.sagas.values() if saga.id.startswith(wanted)]
+
+    def _resolve(self, contested: list[str]) -> None:
+        """Read the log again for the sagas that several writers wrote about."""
+        found: dict[str, list[Record]] = {saga: [] for saga in contested}
+        for record in scan(self.path) if contested else ():
+            if isinstance(record, Record) and record.saga in found:
+                found[record.saga].append(record)
+        self.sagas |= {saga: resolve(saga, records) for saga, records in found.items()}
 
     def _records(self) -> Iterator[Record]:
         for found in scan(self.path):

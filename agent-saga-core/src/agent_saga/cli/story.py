@@ -227,6 +227,21 @@ def _scope_closed(tool: str, facts: Facts) -> str:  # noqa: ARG001
     return f"Savepoint {_path(facts)} ended as {printable(facts.get('result', 'unknown'))}"
 
 
+def _claim(tool: str, facts: Facts) -> str:  # noqa: ARG001
+    by = facts.get("by")
+    who = f" by {printable(by)}" if by else " by another process"
+    return f"The saga was taken over{who}{_because(facts, 'reason')}"
+
+
+def _closed(text: str) -> Callable[[str, Facts], str]:
+    def tell(tool: str, facts: Facts) -> str:
+        return (
+            f"{text.format(tool)} by {printable(facts.get('by', '?'))}{_because(facts, 'reason')}"
+        )
+
+    return tell
+
+
 def _saga_committed(tool: str, facts: Facts) -> str:  # noqa: ARG001
     unsettled = facts.get("unsettled")
     count = len(unsettled) if isinstance(unsettled, list) else 0
@@ -243,6 +258,8 @@ def _saga(text: str) -> Callable[[str, Facts], str]:
 
 _TELLERS: Final[dict[str, Callable[[str, Facts], str]]] = {
     Ev.SAGA_BEGIN: _saga("The boundary began"),
+    Ev.SAGA_CLAIM: _claim,
+    Ev.SAGA_CLOSED: _closed("The case was closed"),
     Ev.SAGA_RELEASED: _saga("The saga was left to recovery"),
     Ev.SAGA_UNWINDING: _unwinding,
     Ev.SAGA_COMMITTED: _saga_committed,
@@ -267,4 +284,5 @@ _TELLERS: Final[dict[str, Callable[[str, Facts], str]]] = {
     Ev.STEP_ORPHANED: _step("{} MAY STAND, and has no usable inverse"),
     Ev.STEP_UNRESOLVED: _step("{} was NOT reached by undoing"),
     Ev.STEP_KEPT: _kept,
+    Ev.STEP_CLOSED: _closed("{} was closed"),
 }

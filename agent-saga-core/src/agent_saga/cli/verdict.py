@@ -21,6 +21,7 @@ _STATES = {
     SagaState.ROLLED_BACK: "was undone",
     SagaState.PARTIAL: "was undone, but something stands",
     SagaState.STUCK: "could NOT be undone completely",
+    SagaState.CLOSED: "was closed by a person",
     SagaState.REOPENED: "was reopened by a late arrival",
 }
 _STEPS = {

@@ -5,69 +5,35 @@ Rules of this part:
 - Every record goes through the lifecycle tables. One that they do not allow, one of an unknown
   kind, one whose payload is needed and cannot be read: a fault of its saga, which is then a human's
   case; the other sagas are folded on.
-- The records of a saga come in the order (epoch, sequence). An epoch belongs to one writer; a
-  record of an earlier epoch, or of a second writer in one epoch, is stale: it changes no state and
-  is a fault.
+- A saga with one writer is folded as its records come. One with several is contested: its records
+  are collected and told apart first (`effective`), then folded (`resolve`); stale ones are faults.
 - Payloads are data from outside: a fact of another form than expected counts as not there.
 - Memory is what the sagas' steps take; the records themselves are let go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
+from agent_saga.domain.effective import WrittenRecord, effective
 from agent_saga.domain.lifecycle import SagaState, ScopeState, saga_after, scope_after, step_after
 from agent_saga.domain.records import Ev
 from agent_saga.domain.views import SagaView, StepView
 from agent_saga.errors import IllegalTransition, WALError
 
-__all__ = ["FoldableRecord", "apply", "fold"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
-Facts = Mapping[str, Any]
+__all__ = ["apply", "fold", "resolve"]
 
-
-class FoldableRecord(Protocol):
-    """What is read of a record; the log's records have this form."""
-
-    @property
-    def time(self) -> int:
-        """Microseconds since the epoch, for display."""
-
-    @property
-    def event(self) -> str:
-        """What happened."""
-
-    @property
-    def saga(self) -> str:
-        """The saga's id; empty for records of the writer itself."""
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of the saga under which it was written."""
-
-    @property
-    def step(self) -> str:
-        """The step's id, or an empty string."""
-
-    @property
-    def generation(self) -> int:
-        """The step's generation."""
-
-    @property
-    def writer(self) -> str:
-        """Who wrote it."""
-
-    @property
-    def data(self) -> Any:
-        """The payload as plain data; None when it was erased."""
+Facts = dict[str, Any]
 
 
-def fold(records: Iterable[FoldableRecord]) -> dict[str, SagaView]:
+def fold(records: Iterable[WrittenRecord]) -> dict[str, SagaView]:
     """Return every saga of a log by its id, in the order of their first records.
 
     Args:
-        records: the records of a log; those of one saga in the order (epoch, sequence).
+        records: the records of a log, each writer's in sequence.
     """
     sagas: dict[str, SagaView] = {}
     for record in records:
@@ -79,19 +45,52 @@ def fold(records: Iterable[FoldableRecord]) -> dict[str, SagaView]:
     return sagas
 
 
-def apply(view: SagaView, record: FoldableRecord) -> None:
+def apply(view: SagaView, record: WrittenRecord) -> None:
     """Take one record into a saga's state.
 
     Args:
         view: the saga; it is changed.
         record: its next record.
     """
+    _see(view, record)
+    owner = view.owners.setdefault(record.epoch, record.writer)
+    if owner != record.writer or len(view.owners) > 1:
+        view.contested = True
+        return
+    _take(view, record)
+
+
+def resolve(saga: str, records: Iterable[WrittenRecord]) -> SagaView:
+    """Return a contested saga's state from all its records, every writer's in sequence.
+
+    Args:
+        saga: the saga's id.
+        records: its records.
+    """
+    view = SagaView(saga)
+    try:
+        found = effective(records)
+    except (WALError, TypeError, KeyError, ValueError) as error:
+        view.faults.append(f"its claims cannot be read: {type(error).__name__}")
+        return view
+    for record in found.records:
+        view.owners[record.epoch] = record.writer
+        _see(view, record)
+        _take(view, record)
+    view.faults += [
+        f"a stale {record.event} of writer {record.writer}, sequence {record.seq}"
+        for record in found.stale
+    ]
+    return view
+
+
+def _see(view: SagaView, record: WrittenRecord) -> None:
     view.began = view.began or record.time
     view.last = max(view.last, record.time)
-    stale = _stale(view, record)
-    if stale:
-        view.faults.append(stale)
-        return
+    view.epoch = max(view.epoch, record.epoch)
+
+
+def _take(view: SagaView, record: WrittenRecord) -> None:
     taker = _TAKERS.get(record.event)
     if taker is None:
         view.faults.append(f"a record of the unknown kind {record.event}")
@@ -102,45 +101,34 @@ def apply(view: SagaView, record: FoldableRecord) -> None:
         view.faults.append(error.message)
 
 
-def _stale(view: SagaView, record: FoldableRecord) -> str:
-    """Say why a record may change nothing, or return an empty string."""
-    if record.epoch < view.epoch:
-        return f"a stale {record.event} of epoch {record.epoch} after epoch {view.epoch}"
-    view.epoch = record.epoch
-    owner = view.writers.setdefault(record.epoch, record.writer)
-    if owner != record.writer:
-        return f"a stale {record.event}: epoch {record.epoch} has two writers"
-    return ""
-
-
-def _facts(record: FoldableRecord) -> Facts:
+def _facts(record: WrittenRecord) -> Facts:
     """Return the payload as a mapping; empty when it cannot be read as one."""
     try:
         data = record.data
     except WALError:
         return {}
-    return data if isinstance(data, Mapping) else {}
+    return data if isinstance(data, dict) else {}
 
 
 def _text(facts: object, *path: str) -> str:
     for name in path:
-        facts = facts.get(name) if isinstance(facts, Mapping) else None
+        facts = facts.get(name) if isinstance(facts, dict) else None
     return facts if isinstance(facts, str) else ""
 
 
 # --- the saga and its savepoints ------------------------------------------------------------------
 
 
-def _begin(view: SagaView, record: FoldableRecord) -> None:
+def _begin(view: SagaView, record: WrittenRecord) -> None:
     view.state = saga_after(view.state, record.event)
     view.name = _text(_facts(record), "about", "name")
 
 
-def _saga(view: SagaView, record: FoldableRecord) -> None:
+def _saga(view: SagaView, record: WrittenRecord) -> None:
     view.state = saga_after(view.state, record.event)
 
 
-def _committed(view: SagaView, record: FoldableRecord) -> None:
+def _committed(view: SagaView, record: WrittenRecord) -> None:
     view.state = saga_after(view.state, record.event)
     unsettled = _facts(record).get("unsettled")
     for step in unsettled if isinstance(unsettled, list) else ():
@@ -148,7 +136,7 @@ def _committed(view: SagaView, record: FoldableRecord) -> None:
             view.faults.append("the commit names an unsettled step that the log does not have")
 
 
-def _unwinding(view: SagaView, record: FoldableRecord) -> None:
+def _unwinding(view: SagaView, record: WrittenRecord) -> None:
     facts = _facts(record)
     path = _path(facts.get("scope"))
     if path is None:
@@ -160,11 +148,11 @@ def _unwinding(view: SagaView, record: FoldableRecord) -> None:
         view.state = saga_after(view.state, record.event)
 
 
-def _scope_open(view: SagaView, record: FoldableRecord) -> None:
+def _scope_open(view: SagaView, record: WrittenRecord) -> None:
     _named_scope(view, _facts(record), "OPEN")
 
 
-def _scope_closed(view: SagaView, record: FoldableRecord) -> None:
+def _scope_closed(view: SagaView, record: WrittenRecord) -> None:
     facts = _facts(record)
     _named_scope(view, facts, _text(facts, "result"))
 
@@ -191,11 +179,11 @@ def _path(value: object) -> tuple[str, ...] | None:
 # --- steps ----------------------------------------------------------------------------------------
 
 
-def _refused(view: SagaView, record: FoldableRecord) -> None:  # noqa: ARG001 - one form for all
+def _refused(view: SagaView, record: WrittenRecord) -> None:  # noqa: ARG001 - one form for all
     view.refused += 1
 
 
-def _step(view: SagaView, record: FoldableRecord) -> None:
+def _step(view: SagaView, record: WrittenRecord) -> None:
     if view.state is SagaState.NEW:
         raise IllegalTransition(f"{record.event} stands before the saga's beginning.")
     if record.event == Ev.STEP_INTENT and view.state in _ENDED:
@@ -226,15 +214,15 @@ def _learn(step: StepView, facts: Facts) -> None:
             step.nothing = _text(facts, name, "none")
             break
     about = facts.get("about")
-    told = about if isinstance(about, Mapping) else facts
+    told = about if isinstance(about, dict) else facts
     step.detail = _detail(told) or step.detail
 
 
 def _detail(facts: Facts) -> str:
     for name in ("missing", "reason", "error", "evidence"):
-        text = _text(facts, name) or _text(facts, name, "message") or _text(facts, name, "type")
-        if text:
-            return text
+        told = facts.get(name)
+        if told:
+            return _text(told) or _text(told, "message") or _text(told, "type")
     return ""
 
 
@@ -243,8 +231,11 @@ _ENDED: Final = (
     SagaState.ROLLED_BACK,
     SagaState.PARTIAL,
     SagaState.STUCK,
+    SagaState.CLOSED,
 )
 _SAGA_EVENTS: Final = (
+    Ev.SAGA_CLAIM,
+    Ev.SAGA_CLOSED,
     Ev.SAGA_RELEASED,
     Ev.SAGA_ROLLED_BACK,
     Ev.SAGA_PARTIAL,
@@ -266,8 +257,9 @@ _STEP_EVENTS: Final = (
     Ev.STEP_ORPHANED,
     Ev.STEP_UNRESOLVED,
     Ev.STEP_KEPT,
+    Ev.STEP_CLOSED,
 )
-_TAKERS: Final[dict[str, Callable[[SagaView, FoldableRecord], None]]] = {
+_TAKERS: Final[dict[str, Callable[[SagaView, WrittenRecord], None]]] = {
     **dict.fromkeys(_SAGA_EVENTS, _saga),
     **dict.fromkeys(_STEP_EVENTS, _step),
     Ev.SAGA_BEGIN: _begin,

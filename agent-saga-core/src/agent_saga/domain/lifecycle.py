@@ -8,7 +8,8 @@ Step: an intent without outcome is UNKNOWN; the record of it is a courtesy. A RE
 one record written after its effect, so it starts at its outcome. UNKNOWN becomes COMMITTED or
 NOT_APPLIED when a prober or a late arrival tells. Only COMMITTED and UNKNOWN steps, and those
 whose inverse did not succeed, go to COMPENSATING. A late arrival after an end shows an effect that
-stands: the step is COMMITTED again, or UNRESOLVED when its inverse had run already.
+stands: the step is COMMITTED again, or UNRESOLVED when its inverse had run already. Closing a step
+or a saga is a named human's act. A claim changes who acts, never where the saga stands.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ from agent_saga.domain.records import Ev
 from agent_saga.errors import IllegalTransition
 
 
-class StepState(Enum):
+class _ByIdentity(Enum):
+    """A state; it hashes by identity, which is what it is compared by, and quick."""
+
+    __hash__ = object.__hash__
+
+
+class StepState(_ByIdentity):
     """Where one step stands."""
 
     NEW = "NEW"
@@ -36,9 +43,10 @@ class StepState(Enum):
     ORPHANED = "ORPHANED"
     UNRESOLVED = "UNRESOLVED"
     KEPT = "KEPT"
+    CLOSED = "CLOSED"
 
 
-class SagaState(Enum):
+class SagaState(_ByIdentity):
     """Where one saga stands."""
 
     NEW = "NEW"
@@ -50,9 +58,10 @@ class SagaState(Enum):
     PARTIAL = "PARTIAL"
     STUCK = "STUCK"
     REOPENED = "REOPENED"
+    CLOSED = "CLOSED"
 
 
-class ScopeState(Enum):
+class ScopeState(_ByIdentity):
     """Where one savepoint stands."""
 
     NEW = "NEW"
@@ -74,11 +83,12 @@ _UNDOABLE = (
     _S.ORPHANED,
     _S.UNRESOLVED,
 )
+_OBSERVABLE = (_S.INTENT, _S.UNKNOWN, _S.ORPHANED, _S.UNRESOLVED)
 _STEP_RULES: Final[dict[str, dict[StepState, StepState]]] = {
     Ev.STEP_INTENT: dict.fromkeys((_S.NEW, _S.NOT_APPLIED, _S.COMPENSATED), _S.INTENT),
     Ev.STEP_ATTEMPT: dict.fromkeys((_S.INTENT, _S.UNKNOWN), _S.INTENT),
-    Ev.STEP_COMMITTED: dict.fromkeys((_S.NEW, _S.INTENT, _S.UNKNOWN), _S.COMMITTED),
-    Ev.STEP_NOT_APPLIED: dict.fromkeys((_S.NEW, _S.INTENT, _S.UNKNOWN), _S.NOT_APPLIED),
+    Ev.STEP_COMMITTED: dict.fromkeys((_S.NEW, *_OBSERVABLE), _S.COMMITTED),
+    Ev.STEP_NOT_APPLIED: dict.fromkeys((_S.NEW, *_OBSERVABLE), _S.NOT_APPLIED),
     Ev.STEP_UNKNOWN: dict.fromkeys((_S.NEW, _S.INTENT), _S.UNKNOWN),
     Ev.STEP_LATE: {
         **dict.fromkeys(
@@ -96,10 +106,9 @@ _STEP_RULES: Final[dict[str, dict[StepState, StepState]]] = {
         ),
     },
     Ev.STEP_COMPENSATING: dict.fromkeys(_UNDOABLE, _S.COMPENSATING),
-    Ev.STEP_COMPENSATED: {
-        _S.COMPENSATING: _S.COMPENSATED,
-        _S.COMPENSATION_UNKNOWN: _S.COMPENSATED,
-    },
+    Ev.STEP_COMPENSATED: dict.fromkeys(
+        (_S.COMPENSATING, _S.COMPENSATION_UNKNOWN, _S.COMPENSATION_FAILED), _S.COMPENSATED
+    ),
     Ev.STEP_COMPENSATION_NOT_APPLIED: {
         _S.COMPENSATING: _S.COMPENSATION_NOT_APPLIED,
         _S.COMPENSATION_UNKNOWN: _S.COMPENSATION_NOT_APPLIED,
@@ -112,11 +121,24 @@ _STEP_RULES: Final[dict[str, dict[StepState, StepState]]] = {
     Ev.STEP_ORPHANED: dict.fromkeys((_S.COMMITTED, _S.UNKNOWN, _S.INTENT), _S.ORPHANED),
     Ev.STEP_UNRESOLVED: dict.fromkeys((_S.INTENT, *_UNDOABLE, _S.COMPENSATING), _S.UNRESOLVED),
     Ev.STEP_KEPT: {_S.COMMITTED: _S.KEPT},
+    Ev.STEP_CLOSED: dict.fromkeys(
+        (
+            _S.INTENT,
+            _S.UNKNOWN,
+            _S.COMPENSATION_NOT_APPLIED,
+            _S.COMPENSATION_UNKNOWN,
+            _S.COMPENSATION_FAILED,
+            _S.ORPHANED,
+            _S.UNRESOLVED,
+        ),
+        _S.CLOSED,
+    ),
 }
 
 _G = SagaState
 _SAGA_RULES: Final[dict[str, dict[SagaState, SagaState]]] = {
     Ev.SAGA_BEGIN: {_G.NEW: _G.RUNNING},
+    Ev.SAGA_CLAIM: {state: state for state in SagaState if state is not _G.NEW},
     Ev.SAGA_COMMITTED: {_G.RUNNING: _G.COMMITTED},
     Ev.SAGA_RELEASED: dict.fromkeys((_G.RUNNING, _G.UNWINDING), _G.RELEASED),
     Ev.SAGA_UNWINDING: dict.fromkeys(
@@ -126,6 +148,9 @@ _SAGA_RULES: Final[dict[str, dict[SagaState, SagaState]]] = {
     Ev.SAGA_PARTIAL: {_G.UNWINDING: _G.PARTIAL},
     Ev.SAGA_STUCK: {_G.UNWINDING: _G.STUCK},
     Ev.SAGA_REOPENED: dict.fromkeys((_G.ROLLED_BACK, _G.COMMITTED), _G.REOPENED),
+    Ev.SAGA_CLOSED: dict.fromkeys(
+        (_G.COMMITTED, _G.ROLLED_BACK, _G.PARTIAL, _G.STUCK, _G.REOPENED, _G.RELEASED), _G.CLOSED
+    ),
 }
 
 _C = ScopeState

@@ -39,6 +39,7 @@ class Ev:
     MARK: Final = "MARK"
 
     SAGA_BEGIN: Final = "SAGA_BEGIN"
+    SAGA_CLAIM: Final = "SAGA_CLAIM"
     SAGA_RELEASED: Final = "SAGA_RELEASED"
     SAGA_UNWINDING: Final = "SAGA_UNWINDING"
     SAGA_COMMITTED: Final = "SAGA_COMMITTED"
@@ -46,6 +47,7 @@ class Ev:
     SAGA_PARTIAL: Final = "SAGA_PARTIAL"
     SAGA_STUCK: Final = "SAGA_STUCK"
     SAGA_REOPENED: Final = "SAGA_REOPENED"
+    SAGA_CLOSED: Final = "SAGA_CLOSED"
 
     SCOPE_OPEN: Final = "SCOPE_OPEN"
     SCOPE_CLOSED: Final = "SCOPE_CLOSED"
@@ -65,6 +67,7 @@ class Ev:
     STEP_ORPHANED: Final = "STEP_ORPHANED"
     STEP_UNRESOLVED: Final = "STEP_UNRESOLVED"
     STEP_KEPT: Final = "STEP_KEPT"
+    STEP_CLOSED: Final = "STEP_CLOSED"
 
 
 INTENTS: Final = frozenset({Ev.STEP_INTENT})
@@ -79,6 +82,7 @@ NEEDS: Final[dict[str, Need]] = {
     Ev.SEGMENT_SEAL: Need.DURABLE,
     Ev.MARK: Need.HANDED,
     Ev.SAGA_BEGIN: Need.HANDED,
+    Ev.SAGA_CLAIM: Need.DURABLE,
     Ev.SAGA_RELEASED: Need.HANDED,
     Ev.SAGA_UNWINDING: Need.DURABLE,
     Ev.SAGA_COMMITTED: Need.DURABLE,
@@ -86,6 +90,7 @@ NEEDS: Final[dict[str, Need]] = {
     Ev.SAGA_PARTIAL: Need.DURABLE,
     Ev.SAGA_STUCK: Need.DURABLE,
     Ev.SAGA_REOPENED: Need.DURABLE,
+    Ev.SAGA_CLOSED: Need.DURABLE,
     Ev.SCOPE_OPEN: Need.HANDED,
     Ev.SCOPE_CLOSED: Need.HANDED,
     Ev.STEP_REFUSED: Need.HANDED,
@@ -103,4 +108,5 @@ NEEDS: Final[dict[str, Need]] = {
     Ev.STEP_ORPHANED: Need.HANDED,
     Ev.STEP_UNRESOLVED: Need.HANDED,
     Ev.STEP_KEPT: Need.HANDED,
+    Ev.STEP_CLOSED: Need.DURABLE,
 }

@@ -131,7 +131,7 @@ class RollbackReport:
 
     def summary(self) -> str:
         """Return the report as a person would tell it, several lines."""
-        lines = [self._headline()]
+        lines = [self._told()]
         for title, steps in (
             ("Undone", self.compensated),
             ("NOT undone, the inverse did not succeed", self.failed),
@@ -149,13 +149,17 @@ class RollbackReport:
             lines.append(f"  Next: {self.next_command()}")
         return "\n".join(lines)
 
+    def headline(self) -> str:
+        """Return how the boundary ended in one line, with the next command when it is not clean."""
+        return self._told() if self.clean else f"{self._told()} Next: {self.next_command()}"
+
     def next_command(self) -> str:
         """Return the command that shows what to do about this saga."""
         where = self.wal.removeprefix("file:")
         path = f" --wal-path {where}" if self.wal.startswith("file:") else ""
         return f"agent-saga show {self.saga_id}{path}"
 
-    def _headline(self) -> str:
+    def _told(self) -> str:
         name = f"{self.name!r} " if self.name else ""
         state = {
             "ROLLED_BACK": "was undone",

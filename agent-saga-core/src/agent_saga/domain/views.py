@@ -10,7 +10,8 @@ from agent_saga.domain.lifecycle import STEP_STANDS, SagaState, ScopeState, Step
 
 __all__ = ["SagaView", "StepView"]
 
-_ENDED_WELL = frozenset({SagaState.COMMITTED, SagaState.ROLLED_BACK})
+_ENDED_WELL = frozenset({SagaState.COMMITTED, SagaState.ROLLED_BACK, SagaState.CLOSED})
+_DONE = frozenset({StepState.COMPENSATED, StepState.NOT_APPLIED, StepState.KEPT, StepState.CLOSED})
 _SCOPE_WELL = frozenset({ScopeState.LEFT, ScopeState.UNDONE})
 
 
@@ -71,21 +72,25 @@ class SagaView:
         steps: the steps by id, in the order in which they were announced.
         scopes: the savepoints' states by path.
         refused: how many calls the gate refused.
+        owners: the writer of each epoch.
+        contested: several writers wrote about it, so its state is known only from all its records
+            together (`fold.resolve`).
         faults: what is wrong with its records; each makes it a human's case.
     """
 
     __slots__ = (
         "began",
+        "contested",
         "epoch",
         "faults",
         "id",
         "last",
         "name",
+        "owners",
         "refused",
         "scopes",
         "state",
         "steps",
-        "writers",
     )
 
     def __init__(self, saga: str) -> None:
@@ -95,7 +100,8 @@ class SagaView:
         self.epoch = self.began = self.last = self.refused = 0
         self.steps: dict[str, StepView] = {}
         self.scopes: dict[tuple[str, ...], ScopeState] = {}
-        self.writers: dict[int, str] = {}
+        self.owners: dict[int, str] = {}
+        self.contested = False
         self.faults: list[str] = []
 
     @property
@@ -117,12 +123,12 @@ class SagaView:
     def clean(self) -> bool:
         """True when it ended, nothing may stand undeclared, and every record of it is in order."""
         scopes_well = all(state in _SCOPE_WELL for state in self.scopes.values())
-        well = self.ended and scopes_well and not self.kept
-        return well and not self.faults and not self.standing
+        closed = self.state is SagaState.CLOSED
+        well = self.ended and (closed or (scopes_well and not self.kept))
+        return well and not self.contested and not self.faults and not self.standing
 
     def handlers_needed(self) -> set[str]:
         """Return the names of the inverses that undoing this saga may still need."""
         if self.ended and not self.standing:
             return set()
-        done = (StepState.COMPENSATED, StepState.NOT_APPLIED, StepState.KEPT)
-        return {step.inverse for step in self.steps.values() if step.state not in done} - {""}
+        return {step.inverse for step in self.steps.values() if step.state not in _DONE} - {""}

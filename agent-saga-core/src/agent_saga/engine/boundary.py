@@ -202,9 +202,10 @@ class Boundary:
                 failure = self._left_well(scope, self._committed(scope))
             if failure is None:
                 return False
-            report = SyncDriver(self.engine, shielded=True).drive(unwind(scope, _cause(failure)))
+            driver = SyncDriver(self.engine, shielded=True)
+            report = driver.drive(unwind(scope, _cause(failure)))
             kept = interrupts.main.taken() if self._interrupts else None
-            return self._raise(scope, report, kept or failure, error)
+            return self._raise(scope, report, driver.cut or kept or failure, error)
         finally:
             reset(current_scope, outside)
             self._give_interrupts_back()
@@ -294,7 +295,7 @@ class Boundary:
             raise CommittedUnsettled(
                 f"{message}\n{report.summary()}", report=report, fix=report.next_command()
             )
-        log.warning("%s\n%s", message, report.summary())
+        log.warning("%s %s", message, report.headline())
 
     def _raise(
         self,
@@ -304,11 +305,7 @@ class Boundary:
         error: BaseException | None,
     ) -> bool:
         self._ended(scope, report)
-        log.log(
-            logging.INFO if report.clean else logging.ERROR,
-            "%s",
-            report.summary(),
-        )
+        log.log(logging.INFO if report.clean else logging.ERROR, "%s", report.headline())
         if self.options.reraise or not isinstance(failure, Exception):
             _annotated(failure, report)
             if failure is error:

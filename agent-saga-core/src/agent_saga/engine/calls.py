@@ -9,11 +9,13 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Final
 
 from agent_saga.engine import interrupts
 from agent_saga.engine.requests import Call, Ending
 from agent_saga.errors import StepTimeout
+
+_PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes, dict, list, tuple})
 
 
 @interrupts.user_code
@@ -30,6 +32,8 @@ def make(call: Call) -> Ending:
 
 def pending(value: Any) -> bool:
     """Say whether a value still has to be awaited or drained on an event loop."""
+    if type(value) in _PLAIN:
+        return False
     return inspect.isawaitable(value) or isinstance(value, types.AsyncGeneratorType)
 
 

@@ -19,7 +19,7 @@ from agent_saga.engine import journal
 from agent_saga.engine.requests import Durable, Protocol, StepEnded
 from agent_saga.engine.settle import settle_unknown
 from agent_saga.engine.unwind import release
-from agent_saga.errors import RefusedError, WALError
+from agent_saga.errors import RefusedError, SagaUnwinding, WALError
 from agent_saga.observe.metrics import UNSETTLED_STEPS
 
 if TYPE_CHECKING:
@@ -55,7 +55,9 @@ def commit(saga: Saga) -> Protocol[Committed]:
     saga.root.shut()
     report = saga.new_report()
     report.outcome = "COMMITTED"
-    if not saga.begun:
+    if saga.released:
+        return _not_durable(saga, report, SagaUnwinding("The saga was left to recovery before."))
+    if not (saga.begun or saga.in_flight):
         return Committed(report)
     cut = yield from _settled(saga.root)
     if cut is not None:

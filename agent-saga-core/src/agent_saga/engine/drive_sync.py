@@ -44,14 +44,18 @@ class SyncDriver:
     Args:
         engine: the parts to run on.
         shielded: one interrupt does not cut the protocol short; a second one does.
+
+    Attributes:
+        cut: the interrupt that cut the protocol short, or None.
     """
 
-    __slots__ = ("engine", "interrupts", "shielded")
+    __slots__ = ("cut", "engine", "interrupts", "shielded")
 
     def __init__(self, engine: Engine, *, shielded: bool = False) -> None:
         self.engine = engine
         self.interrupts = interrupts.here()
         self.shielded = shielded
+        self.cut: BaseException | None = None
 
     def drive(self, protocol: Protocol[T]) -> T:
         """Run a protocol to its end and return its result."""
@@ -96,7 +100,8 @@ class SyncDriver:
         held = self.interrupts
         if held is None or held.kept <= (1 if self.shielded else 0):
             return None
-        return held.taken()
+        self.cut = held.taken()
+        return self.cut
 
     def _keep(self) -> None:
         """Keep an interrupt that had been taken, for the next answer."""
@@ -139,8 +144,14 @@ class SyncDriver:
         return ending
 
     def _on_this_thread(self, call: Call) -> Ending:
-        with self._user_code():
+        held = self.interrupts
+        if held is None or self.shielded:
             return calls.make(call)
+        held.user_code = True
+        try:
+            return calls.make(call)
+        finally:
+            held.user_code = False
 
     @contextlib.contextmanager
     def _user_code(self) -> Iterator[None]:
@@ -161,6 +172,7 @@ class SyncDriver:
             return Ending(error=_no_loop(call), started=not call.is_async)
         bound = None if call.timeout is None else call.timeout
 
+        @interrupts.user_code
         async def run() -> Any:
             async with asyncio.timeout(bound):
                 return await calls.finished(value)

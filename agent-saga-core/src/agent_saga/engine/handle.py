@@ -20,7 +20,7 @@ from agent_saga.engine.boundary import (
 from agent_saga.engine.ports import Engine
 from agent_saga.engine.retry import RetryPolicy
 from agent_saga.engine.saga import Scope
-from agent_saga.engine.tool import declare
+from agent_saga.engine.tool import declare, known
 from agent_saga.engine.wrap import Invocation
 from agent_saga.errors import AbortRequested, ConfigurationError
 from agent_saga.plugins.importing import refuse_while_importing
@@ -93,7 +93,7 @@ class SagaHandle:
             compensate=compensate,
             timeout=timeout,
             retry=retry,
-            **options,
+            **known(options),
         )
         call = Invocation(
             self._scope, declared, dict(arguments or {}), (), {}, key, named=arguments is not None

@@ -40,9 +40,14 @@ def user_code(fn: F) -> F:
 
 
 def _in_engine(frame: FrameType | None) -> bool:
-    while frame is not None and frame.f_code not in _user:
+    """Say whether an interrupt met the engine's own work, which may stand on the user's stack."""
+    ours = True
+    while frame is not None:
+        if frame.f_code in _user:
+            return ours
         if frame.f_code in _engine:
             return True
+        ours = ours and str(frame.f_globals.get("__name__")).startswith("agent_saga.")
         frame = frame.f_back
     return False
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_saga.domain import identity
 from agent_saga.domain.compensation import Compensation
+from agent_saga.domain.lifecycle import StepState
 from agent_saga.domain.outcomes import Observation, read_observation
 from agent_saga.domain.records import Ev
 from agent_saga.engine import journal
@@ -55,7 +56,7 @@ class Attempt:
         error: how the last attempt ended.
     """
 
-    __slots__ = ("error", "form", "handler", "inverse", "key", "kwargs", "started_at", "step")
+    __slots__ = ("error", "form", "handler", "inverse", "key", "kwargs", "step")
 
     def __init__(self, step: Step, inverse: Compensation) -> None:
         self.step = step
@@ -72,14 +73,15 @@ class Attempt:
         if self.form.takes_key:
             self.kwargs.setdefault("idempotency_key", self.key)
         self.error: BaseException | None = None
-        self.started_at = step.scope.saga.engine.clock.monotonic()
+        if step.undo_since is None:
+            step.undo_since = step.scope.saga.engine.clock.monotonic()
 
     def repeats_safely(self) -> bool:
         """Say whether the handler may be called again although an attempt's ending is unknown."""
         handler = self.handler
         if handler is None or not handler.idempotent:
             return False
-        elapsed = self.step.scope.saga.engine.clock.monotonic() - self.started_at
+        elapsed = self.step.scope.saga.engine.clock.monotonic() - (self.step.undo_since or 0.0)
         return handler.window is None or elapsed < handler.window
 
     def call(self) -> Call:
@@ -205,16 +207,58 @@ def _known_not_applied(step: Step, attempt: Attempt, error: BaseException) -> Un
 
 
 def _unknown(step: Step, error: BaseException) -> Undone:
+    step.ended_at = step.scope.saga.engine.clock.monotonic()
     journal.step_event(step, Ev.STEP_COMPENSATION_UNKNOWN, error=journal.error_text(error))
     return Undone.UNKNOWN
 
 
 def _given_up(step: Step, attempt: Attempt) -> Undone:
     """Every attempt is used up; record it where the last record does not say so."""
-    if step.state.value == "COMPENSATION_UNKNOWN":
+    if step.state is StepState.COMPENSATION_UNKNOWN:
         return Undone.UNKNOWN
     journal.step_event(step, Ev.STEP_COMPENSATION_FAILED, error=journal.error_text(attempt.error))
     return Undone.FAILED
+
+
+def tried_before(step: Step, inverse: Compensation) -> Protocol[Undone | None]:
+    """Judge a step whose inverse was tried before, here, in a savepoint or in a process that died.
+
+    Returns:
+        None when the inverse may be tried; COMPENSATED when its reconciler sees that it holds;
+        otherwise how it ended, which is a human's case.
+    """
+    if step.state not in (StepState.COMPENSATION_UNKNOWN, StepState.COMPENSATION_FAILED):
+        return None
+    attempt = Attempt(step, inverse)
+    seen = yield from _observed(step, attempt)
+    if seen.reversed_ is False and not _inverse_quiet(step):
+        yield Sleep(_inverse_remaining(step))
+        seen = yield from _observed(step, attempt)
+    if seen.reversed_ is True:
+        journal.step_event(
+            step, Ev.STEP_COMPENSATED, by="reconciler", observation=seen.detail or "it holds"
+        )
+        return Undone.COMPENSATED
+    if seen.reversed_ is False and _inverse_quiet(step):
+        return None
+    if attempt.repeats_safely():
+        return None
+    return Undone.FAILED if step.state is StepState.COMPENSATION_FAILED else Undone.UNKNOWN
+
+
+def _inverse_remaining(step: Step) -> float:
+    """Return for how long an attempt at the inverse without an answer may still arrive."""
+    if step.state is StepState.COMPENSATION_FAILED:
+        return 0.0
+    engine = step.scope.saga.engine
+    bound = step.tool.settle_after
+    if bound is None:
+        bound = engine.timing.settle_after
+    return bound - (engine.clock.monotonic() - step.ended_at)
+
+
+def _inverse_quiet(step: Step) -> bool:
+    return _inverse_remaining(step) <= 0
 
 
 def _observed(step: Step, attempt: Attempt) -> Protocol[Observation]:
@@ -246,6 +290,7 @@ def _observation(step: Step, attempt: Attempt) -> Call | None:
         kwargs,
         is_async=form.is_async,
         timeout=engine.timing.undo_timeout,
+        pooled=engine.timing.undo_bounded,
         loop_free=True,
         what=f"the reconciler of {step.tool.name}",
     )

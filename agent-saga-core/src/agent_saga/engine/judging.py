@@ -11,7 +11,7 @@ Rules of this part:
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from agent_saga.controls.approvals import ApprovalRequest, approver_of, denied
 from agent_saga.controls.gate import Ask
@@ -26,23 +26,25 @@ if TYPE_CHECKING:
     from agent_saga.engine.step import Step
 
 log = logging.getLogger("agent_saga.engine")
+_NOTHING: Final[frozenset[str]] = frozenset()
 
 
-def judged(step: Step) -> Protocol[BaseException | None]:
-    """Have a step judged; return what keeps it from going on, or None."""
+def judged(step: Step) -> Ask | RefusedError | None:
+    """Judge a step that nobody was asked about: None lets it go on, an `Ask` is for `asked`."""
     gate = step.scope.saga.engine.gate
+    step.approved_rules = _NOTHING
     if not gate.concerns(step.tool.semantics):
         return None
+    try:
+        return gate.judge(_view(step))
+    except RefusedError as refusal:
+        return _refused(step, refusal)
+
+
+def asked(step: Step, ask: Ask) -> Protocol[BaseException | None]:
+    """Ask, as long as the gate wants it; return what keeps the step from going on, or None."""
     approved: frozenset[str] = frozenset()
     while True:
-        try:
-            step.scope.saga.check_open(step.scope)
-            ask = gate.judge(_view(step), approved)
-        except RefusedError as refusal:
-            return _refused(step, refusal)
-        if ask is None:
-            step.approved_rules = approved
-            return None
         request = _request(step, ask)
         ending: Ending = yield _question(step, ask, request)
         try:
@@ -52,6 +54,15 @@ def judged(step: Step) -> Protocol[BaseException | None]:
         if ending.error is not None:
             return ending.error
         approved |= {ask.rule}
+        try:
+            step.scope.saga.check_open(step.scope)
+            further = step.scope.saga.engine.gate.judge(_view(step), approved)
+        except RefusedError as refusal:
+            return _refused(step, refusal)
+        if further is None:
+            step.approved_rules = approved
+            return None
+        ask = further
 
 
 def judged_again(step: Step) -> BaseException | None:
@@ -136,7 +147,7 @@ def _approver(step: Step, request: ApprovalRequest, ending: Ending) -> str:
     return by
 
 
-def _refused(step: Step, refusal: RefusedError) -> BaseException:
+def _refused(step: Step, refusal: RefusedError) -> RefusedError:
     step.scope.saga.engine.metrics.count("steps_refused")
     try:
         journal.refused(step, refusal.rule, refusal.reason)

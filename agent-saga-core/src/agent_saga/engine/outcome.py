@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from agent_saga.errors import AgentSagaError, SecretLeak
+from agent_saga.errors import AgentSagaError, SecretLeak, one_line
 from agent_saga.observe.metrics import INVERSES_UNRECORDED, STEPS_WITHOUT_INVERSE
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def applied(step: Step, result: Any) -> None:
         inverse = deriver.derive(step.sources())
         step.missing = unusable(inverse, step.scope.saga.engine)
     except Exception as error:
-        step.missing = f"its inverse could not be derived ({type(error).__name__}: {error})"
+        step.missing = f"its inverse could not be derived ({one_line(error)})"
     else:
         if not step.missing:
             step.compensation = inverse

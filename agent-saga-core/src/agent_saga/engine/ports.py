@@ -46,3 +46,9 @@ class Engine:
         self.timing = timing
         self.metrics = metrics
         self.clock = clock
+
+    def with_timing(self, timing: Timing) -> Engine:
+        """Return the same parts with other bounds."""
+        return Engine(
+            self.wal, self.gate, self.handlers, self.pool, timing, self.metrics, self.clock
+        )

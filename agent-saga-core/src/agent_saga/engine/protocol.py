@@ -19,12 +19,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from agent_saga.controls.gate import Ask
 from agent_saga.domain import identity
 from agent_saga.domain.lifecycle import StepState
 from agent_saga.engine import journal, late
 from agent_saga.engine.derive import called
 from agent_saga.engine.endings import Kind, answered, evidence, kind_of, may_retry
-from agent_saga.engine.judging import changed, judged, judged_again
+from agent_saga.engine.judging import asked, changed, judged, judged_again
 from agent_saga.engine.outcome import applied, record_inverse_problem
 from agent_saga.engine.requests import (
     Call,
@@ -154,7 +155,8 @@ def repeats_safely(step: Step) -> bool:
 
 def _first_time(step: Step) -> Protocol[Outcome]:
     repeated = step.state is StepState.UNKNOWN
-    cut = yield from judged(step)
+    verdict = judged(step)
+    cut = (yield from asked(step, verdict)) if isinstance(verdict, Ask) else verdict
     if cut is None and step.tool.prepare is not None:
         cut = yield from _prepared(step, step.tool.prepare)
     if cut is None and not step.tool.reversible:
@@ -246,7 +248,7 @@ def _attempts(step: Step, *, harmless: bool) -> Protocol[Outcome]:
     """Make the call, again where that is allowed; `harmless`: no earlier call had an effect."""
     tool = step.tool
     number = 1
-    if step.first_at is None:
+    if tool.window is not None and step.first_at is None:
         step.first_at = step.scope.saga.engine.clock.monotonic()
     while True:
         call = _call(step, tool.form, identity.FORWARD)

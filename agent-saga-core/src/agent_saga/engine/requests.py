@@ -15,13 +15,15 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
     from agent_saga.engine.step import Step
 
 T = TypeVar("T")
 
 
-class Ending:
+class Ending(Struct, eq=False):
     """How one call ended.
 
     Attributes:
@@ -31,23 +33,13 @@ class Ending:
         started: the function was really called.
     """
 
-    __slots__ = ("error", "running", "started", "value")
-
-    def __init__(
-        self,
-        value: Any = None,
-        error: BaseException | None = None,
-        *,
-        running: bool = False,
-        started: bool = True,
-    ) -> None:
-        self.value = value
-        self.error = error
-        self.running = running
-        self.started = started
+    value: Any = None
+    error: BaseException | None = None
+    running: bool = False
+    started: bool = True
 
 
-class Call:
+class Call(Struct, eq=False):
     """Run one function of the user.
 
     Attributes:
@@ -60,52 +52,24 @@ class Call:
         what: how messages name it.
     """
 
-    __slots__ = (
-        "args",
-        "fn",
-        "is_async",
-        "kwargs",
-        "late",
-        "loop_free",
-        "pooled",
-        "timeout",
-        "what",
-    )
-
-    def __init__(
-        self,
-        fn: Callable[..., Any],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-        *,
-        is_async: bool = False,
-        timeout: float | None = None,
-        late: Callable[[Ending], None] | None = None,
-        loop_free: bool = False,
-        pooled: bool = True,
-        what: str = "",
-    ) -> None:
-        self.fn = fn
-        self.args = args
-        self.kwargs = kwargs if kwargs is not None else {}
-        self.is_async = is_async
-        self.timeout = timeout
-        self.late = late
-        self.loop_free = loop_free
-        self.pooled = pooled
-        self.what = what
+    fn: Callable[..., Any]
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = {}
+    is_async: bool = False
+    timeout: float | None = None
+    late: Callable[[Ending], None] | None = None
+    loop_free: bool = False
+    pooled: bool = True
+    what: str = ""
 
 
-class Durable:
+class Durable(Struct, eq=False):
     """Wait until this record is durable."""
 
-    __slots__ = ("seq",)
-
-    def __init__(self, seq: int) -> None:
-        self.seq = seq
+    seq: int
 
 
-class HandedOver:
+class HandedOver(Struct, eq=False):
     """Wait until this record is in the operating system's hands.
 
     Attributes:
@@ -113,45 +77,33 @@ class HandedOver:
         sync: start its sync at once, without waiting for it.
     """
 
-    __slots__ = ("seq", "sync")
-
-    def __init__(self, seq: int, *, sync: bool = True) -> None:
-        self.seq = seq
-        self.sync = sync
+    seq: int
+    sync: bool = True
 
 
-class Sleep:
+class Sleep(Struct, eq=False):
     """Wait for a while.
 
     Attributes:
         seconds: how long.
     """
 
-    __slots__ = ("seconds",)
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
+    seconds: float
 
 
-class StepEnded:
+class StepEnded(Struct, eq=False):
     """Wait until a step is no longer in flight, at most so many seconds."""
 
-    __slots__ = ("step", "timeout")
-
-    def __init__(self, step: Step, timeout: float) -> None:
-        self.step = step
-        self.timeout = timeout
+    step: Step
+    timeout: float
 
 
 Request = Call | Durable | HandedOver | Sleep | StepEnded
 Protocol = Generator[Request, Any, T]
 
 
-class Outcome:
+class Outcome(Struct, eq=False):
     """What a step gives to its caller: a value, or an error to raise as it is."""
 
-    __slots__ = ("error", "value")
-
-    def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
-        self.value = value
-        self.error = error
+    value: Any = None
+    error: BaseException | None = None

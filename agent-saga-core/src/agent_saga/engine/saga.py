@@ -104,7 +104,7 @@ class Scope:
         self.fenced = self.fenced or fenced
         self.open = False
         for scope in tuple(self.children):
-            scope._close(fenced=fenced)
+            scope._close(fenced=fenced)  # noqa: SLF001 - its own class
 
     def move(self, event: str) -> None:
         """Change the state as the lifecycle table says."""
@@ -137,6 +137,7 @@ class Saga:
         "lock",
         "name",
         "order",
+        "released",
         "report",
         "root",
         "salt",
@@ -171,6 +172,7 @@ class Saga:
         self.order = itertools.count(1).__next__
         self.counts: Counter[str] = Counter()
         self.report: RollbackReport | None = None
+        self.released = False
         self.abort_reason: str | None = None
         self.kit: object = None
         self.durable = False

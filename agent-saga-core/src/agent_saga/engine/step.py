@@ -18,14 +18,15 @@ from agent_saga.domain import identity
 from agent_saga.domain.compensation import Compensation
 from agent_saga.domain.lifecycle import StepState, step_after
 from agent_saga.domain.report import StepLine
+from agent_saga.errors import one_line
 
 if TYPE_CHECKING:
     from agent_saga.engine.forms import Form
     from agent_saga.engine.requests import Ending
     from agent_saga.engine.saga import Scope
-    from agent_saga.wal.encoding import Fragment
     from agent_saga.engine.tool import Tool
     from agent_saga.engine.wrap import Invocation
+    from agent_saga.wal.encoding import Fragment
 
 
 class Step:
@@ -160,7 +161,7 @@ class Step:
     def line(self, detail: str = "", error: BaseException | None = None) -> StepLine:
         """Return this step as one line of a report."""
         label = self.compensation.label if self.compensation is not None else ""
-        shown = f"{type(error).__name__}: {error}" if error is not None else ""
+        shown = one_line(error) if error is not None else ""
         return StepLine(self.id, self.tool.name, detail, label, shown[:300])
 
     def new_generation(self) -> None:

@@ -10,6 +10,7 @@ Rules of this part:
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -213,6 +214,23 @@ def declare(
     tool.tags = frozenset(tags)
     tool.head = literal({"tool": tool.name, "semantics": tool.semantics.value})
     return tool
+
+
+_OPTIONS: Final = tuple(inspect.signature(declare).parameters)
+
+
+def known(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options of a tool, all of which `declare` knows.
+
+    Raises:
+        ConfigurationError: there is no option of such a name.
+    """
+    for name in options:
+        if name not in _OPTIONS:
+            raise ConfigurationError(
+                f"A tool has no option {name!r}.", fix=f"It has {', '.join(_OPTIONS[1:])}."
+            )
+    return options
 
 
 def checked_name(name: str) -> str:

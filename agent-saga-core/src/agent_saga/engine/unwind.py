@@ -25,12 +25,12 @@ from agent_saga.domain.lifecycle import SagaState, StepState
 from agent_saga.domain.records import Ev
 from agent_saga.domain.report import RollbackReport, StepLine
 from agent_saga.engine import journal
-from agent_saga.engine.inverse import Undone, run_inverse
+from agent_saga.engine.inverse import Undone, run_inverse, tried_before
 from agent_saga.engine.outcome import unusable
 from agent_saga.engine.requests import Durable, Protocol, StepEnded
 from agent_saga.engine.saga import undo_order
-from agent_saga.engine.settle import settle_unknown, wait_until_quiet
-from agent_saga.errors import AgentSagaError, RefusedError, WALError
+from agent_saga.engine.settle import quiet, settle_unknown, wait_until_quiet
+from agent_saga.errors import AgentSagaError, OutcomeUnknown, RefusedError, WALError
 
 if TYPE_CHECKING:
     from agent_saga.engine.saga import Scope
@@ -43,25 +43,30 @@ _TERMINAL = {
     "PARTIAL": Ev.SAGA_PARTIAL,
     "STUCK": Ev.SAGA_STUCK,
 }
+_FORWARD_OPEN = (StepState.UNKNOWN, StepState.UNRESOLVED, StepState.ORPHANED)
 _GONE = (StepState.NOT_APPLIED, StepState.COMPENSATED, StepState.NEW)
 
 
-def unwind(scope: Scope, cause: str) -> Protocol[RollbackReport]:
+def unwind(scope: Scope, cause: str, *, retry: bool = False) -> Protocol[RollbackReport]:
     """Undo a boundary and report what stands.
 
     Args:
         scope: the root boundary or a savepoint.
         cause: why, for the record.
+        retry: an operator asks again: look at orphans too.
     """
     scope.fence()
     saga = scope.saga
     report = saga.new_report()
     report.savepoint = "/".join(scope.path)
-    if not saga.begun:
+    if not (saga.begun or saga.in_flight):
         report.outcome = "ROLLED_BACK"
         scope.report = report
         return report
-    unwinding = Unwinding(scope, report)
+    unwinding = Unwinding(scope, report, retry=retry)
+    if saga.released:
+        unwinding.leave_to_recovery()
+        return report
     try:
         yield from unwinding.run(cause)
     except (WALError, RefusedError) as trouble:
@@ -73,11 +78,12 @@ def unwind(scope: Scope, cause: str) -> Protocol[RollbackReport]:
 class Unwinding:
     """One run of undoing a scope; it fills the report as it goes."""
 
-    __slots__ = ("done", "halted", "report", "scope", "undone")
+    __slots__ = ("done", "halted", "report", "retry", "scope", "undone")
 
-    def __init__(self, scope: Scope, report: RollbackReport) -> None:
+    def __init__(self, scope: Scope, report: RollbackReport, *, retry: bool = False) -> None:
         self.scope = scope
         self.report = report
+        self.retry = retry
         self.halted = ""
         self.done: set[str] = set()
         self.undone = 0
@@ -86,7 +92,8 @@ class Unwinding:
         """Carry the unwinding out to its terminal record."""
         saga = self.scope.saga
         saga.engine.wal.check_fence(saga.id, saga.epoch)
-        journal.unwinding(self.scope, cause)
+        if self.scope.parent is not None or saga.state is not SagaState.UNWINDING:
+            journal.unwinding(self.scope, cause)
         cut = yield from self._settle()
         if cut is not None:
             self.give_up(cut)
@@ -110,13 +117,14 @@ class Unwinding:
 
     def _visit(self, step: Step) -> Protocol[BaseException | None]:
         """Undo one step, or say why not; return what cuts the whole unwinding short."""
-        if step.state is StepState.INTENT and not step.in_flight:
-            journal.unknown(step, "its protocol was interrupted")
+        _found_open(step)
         if step.state in _GONE:
             self._gone(step)
         elif step.tool.reversible:
             return (yield from self._reversible(step))
-        elif step.state is StepState.ORPHANED:
+        elif step.state is StepState.KEPT:
+            self._list(self.report.kept, step, f"approved by {step.approved_by}")
+        elif step.state is StepState.ORPHANED and not self.retry:
             self._list(self.report.orphaned, step, step.missing)
         elif self.halted:
             self._unresolved(step, self.halted)
@@ -133,7 +141,7 @@ class Unwinding:
             self._list(self.report.compensated, step, "undone before")
 
     def _undo(self, step: Step) -> Protocol[BaseException | None]:
-        if step.state is StepState.UNKNOWN:
+        if step.order is None and step.state in _FORWARD_OPEN:
             cut = yield from self._resolve(step)
             if cut is not None or not _took_effect(step):
                 return cut
@@ -147,19 +155,11 @@ class Unwinding:
         if inverse.nothing:
             self._list(self.report.left, step, inverse.nothing)
             return None
-        if step.state is not StepState.COMMITTED and not self._may_go_again(step):
-            self._halt(step, f"its inverse ended before as {step.state.value}")
+        missing = unusable(inverse, self.scope.saga.engine)
+        if missing:
+            self._halt(step, missing)
             return None
         return (yield from self._run(step, inverse))
-
-    def _may_go_again(self, step: Step) -> bool:
-        if step.state in (StepState.UNRESOLVED, StepState.COMPENSATION_NOT_APPLIED):
-            return True
-        inverse = step.compensation
-        if inverse is None or inverse.handler is None:
-            return False
-        handler = self.scope.saga.engine.handlers.compensators.find(inverse.handler)
-        return handler is not None and handler.idempotent and handler.window is None
 
     def _resolve(self, step: Step) -> Protocol[BaseException | None]:
         """Find out about an unknown ending, or decide what to do without knowing."""
@@ -169,14 +169,17 @@ class Unwinding:
             return cut
         if step.state is StepState.NOT_APPLIED:
             self._list(self.report.not_applied, step, "as its prober says")
-        elif step.state is StepState.UNKNOWN:
+        elif not _took_effect(step):
             return (yield from self._without_knowing(step))
         return None
 
     def _without_knowing(self, step: Step) -> Protocol[BaseException | None]:
+        if not self.scope.saga.engine.timing.wait_to_settle and not quiet(step):
+            return OutcomeUnknown(f"whether {step.tool.name} took effect cannot be told yet")
         inverse = step.provisional
         if inverse is None:
-            self._orphan(step, "it is unknown whether it took effect")
+            who = "it has no prober" if step.tool.prober is None else step.missing
+            self._orphan(step, f"it is unknown whether it took effect, and {who}")
             return None
         missing = unusable(inverse, self.scope.saga.engine)
         if missing:
@@ -193,7 +196,7 @@ class Unwinding:
         if inverse is None or inverse.nothing or step.in_flight or self.halted:
             self._list(self.report.left, step, "REVERSIBLE")
             return None
-        undone, error = yield from run_inverse(step, inverse)
+        undone, error = yield from _tried(step, inverse)
         if undone is Undone.CUT:
             return error
         lines = self.report.compensated if undone is Undone.COMPENSATED else self.report.left
@@ -202,7 +205,7 @@ class Unwinding:
         return None
 
     def _run(self, step: Step, inverse: Compensation) -> Protocol[BaseException | None]:
-        undone, error = yield from run_inverse(step, inverse)
+        undone, error = yield from _tried(step, inverse)
         if undone is Undone.CUT:
             return error
         self.done.add(step.id)
@@ -211,6 +214,8 @@ class Unwinding:
             return None
         word = "failed" if undone is Undone.FAILED else "may or may not have succeeded"
         self.report.failed.append(step.line(f"its inverse {word}", error))
+        if error is not None and not isinstance(error, Exception):
+            return error  # the loop is torn down, or the process is to end
         if self.scope.saga.engine.timing.after_stuck == "halt":
             self.halted = f"unwinding halted at {step.tool.name}"
         return None
@@ -228,9 +233,10 @@ class Unwinding:
         self._list(self.report.kept, step, f"approved by {step.approved_by or 'nobody'}")
 
     def _orphan(self, step: Step, reason: str) -> None:
-        journal.step_event(step, Ev.STEP_ORPHANED, reason=reason)
+        if step.state is not StepState.ORPHANED:
+            journal.step_event(step, Ev.STEP_ORPHANED, reason=reason)
         step.missing = reason
-        self._list(self.report.orphaned, step, reason)
+        self._list(self.report.orphaned, step, reason, step.error)
 
     def _halt(self, step: Step, reason: str) -> None:
         self._unresolved(step, reason)
@@ -261,16 +267,34 @@ class Unwinding:
         """List everything that was not reached, and release the saga to recovery."""
         saga = self.scope.saga
         self.report.notes.append(f"undoing stopped: {trouble}")
-        for step in undo_order(saga.steps_of(self.scope)):
-            if step.id not in self.done and step.state not in _GONE and not step.tool.reversible:
-                self.report.unresolved.append(step.line("not reached"))
         release(self.scope, f"{type(trouble).__name__}")
-        self.report.outcome = "RELEASED"
+        self.leave_to_recovery()
         log.error("saga %s could not be undone here: %s", saga.id, trouble)
+
+
+    def leave_to_recovery(self) -> None:
+        """List every step that may stand; nothing in this process acts on the saga any more."""
+        for step in undo_order(self.scope.saga.steps_of(self.scope)):
+            if step.id in self.done or step.tool.reversible:
+                continue
+            if step.state in _GONE:
+                self._gone(step)
+            else:
+                self._list(self.report.unresolved, step, "not reached")
+        self.report.outcome = "RELEASED"
+        self.scope.report = self.report
 
 
 _LISTS = ("compensated", "failed", "orphaned", "unresolved", "kept")
 _SCOPE_RESULT = {"ROLLED_BACK": "UNDONE", "PARTIAL": "PARTIAL", "STUCK": "STUCK"}
+
+
+def _tried(step: Step, inverse: Compensation) -> Protocol[tuple[Undone, BaseException | None]]:
+    """Run an inverse, unless an earlier attempt at it forbids that."""
+    undone = yield from tried_before(step, inverse)
+    if undone is not None:
+        return undone, None
+    return (yield from run_inverse(step, inverse))
 
 
 def _how_known(step: Step, inverse: Compensation) -> str:
@@ -279,6 +303,16 @@ def _how_known(step: Step, inverse: Compensation) -> str:
     if inverse is step.provisional:
         return "its answer was lost; undone in case it took effect"
     return ""
+
+
+def _found_open(step: Step) -> None:
+    """Record what an announcement without an ending means, when nothing of it is in flight here."""
+    if step.in_flight:
+        return
+    if step.state is StepState.INTENT:
+        journal.unknown(step, "its protocol was interrupted")
+    elif step.state is StepState.COMPENSATING:
+        journal.step_event(step, Ev.STEP_COMPENSATION_UNKNOWN, error=None, ending="interrupted")
 
 
 def _took_effect(step: Step) -> bool:
@@ -295,6 +329,7 @@ def release(scope: Scope, cause: str) -> None:
     """Give a saga up to recovery: nothing in this process will act on it any more."""
     saga = scope.saga
     saga.root.fence()
+    saga.released = True
     if saga.state not in (SagaState.RUNNING, SagaState.UNWINDING):
         return
     try:

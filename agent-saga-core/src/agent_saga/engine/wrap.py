@@ -63,6 +63,7 @@ class SagaTool(Generic[P, R]):
         self.kit = kit
         self._default_outside = outside
         self._warned = False
+        self._bound_to = getattr(tool.fn, "__self__", None)
         functools.update_wrapper(self, tool.fn)
         if tool.form.is_async:
             _mark_async(self)
@@ -125,7 +126,10 @@ class SagaTool(Generic[P, R]):
 
         def register(inverse: F) -> F:
             if self.tool.inverse is not None:
-                raise ConfigurationError(f"{self.tool.name} has an inverse already.")
+                raise ConfigurationError(
+                    f"{self.tool.name} has an inverse already.",
+                    fix="Give a tool one inverse: either compensate=… or @tool.undo.",
+                )
             handler = process_handlers().compensators.add(
                 self._handler_name("undo"),
                 inverse,
@@ -185,7 +189,7 @@ class SagaTool(Generic[P, R]):
             )
         arguments = self.tool.form.named(args, kwargs, skip=len(owner))
         call = Invocation(scope, self.tool, arguments, (*owner, *args), kwargs, key)
-        call.owner = owner[0] if owner else getattr(self.tool.fn, "__self__", None)
+        call.owner = owner[0] if owner else self._bound_to
         if form == "async" or (not form and loop_is_running()):
             return call.start()
         return call.run()

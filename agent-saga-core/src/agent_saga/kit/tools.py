@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from agent_saga.domain.semantics import ActionSemantics
-from agent_saga.engine.tool import declare
+from agent_saga.engine.tool import declare, known
 from agent_saga.engine.wrap import SagaTool
 from agent_saga.errors import ConfigurationError
 from agent_saga.runtime.composition import Runtime, process_runtime
@@ -27,7 +27,9 @@ def wrapped(
         raise ConfigurationError(
             f"{fn.tool.name} is a tool of agent-saga already.", fix="Wrap the function itself."
         )
-    return SagaTool(declare(fn, **options), kit=kit, outside=lambda: runtime.settings.outside)
+    return SagaTool(
+        declare(fn, **known(options)), kit=kit, outside=lambda: runtime.settings.outside
+    )
 
 
 def tool(

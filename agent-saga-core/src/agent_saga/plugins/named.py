@@ -103,6 +103,12 @@ def check_name(kind: str, name: str) -> None:
 
 
 def _duplicate(kind: str, name: str, first: Owner, second: Owner) -> DuplicateName:
+    if str(first) == str(second):
+        return DuplicateName(
+            f"The {kind} {name!r} is registered twice, both times by {first}.",
+            fix="Define it once, at the top of its module: a function in which it is defined makes "
+            "a new one each time it runs. Or give each one a name of its own.",
+        )
     return DuplicateName(
         f"The {kind} {name!r} is registered twice: by {first} and by {second}.",
         fix="Give one of them another name, or disable one of the plugins with "

@@ -14,15 +14,17 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from agent_saga.errors import ConfigurationError
 from agent_saga.plugins.process import process_plugins
 from agent_saga.runtime.settings import Settings
 from agent_saga.wal.address import open_wal
 from agent_saga.wal.base import BaseWAL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MEMORY: Final = "memory:"
 

@@ -237,10 +237,10 @@ class BaseWAL(AppendingLog):
             self.synced = max(self.synced, seq)
             ready = self._waiters.take(self.synced)
             told = self._buffer.durable(self.synced)
+        release(ready, None)
         if ready:
             longest = time.monotonic() - min(waiter[1] for waiter in ready)
             process_metrics().wait(BARRIER_WAIT, longest)
-        release(ready, None)
         if told:
             self._tell(told)
 
@@ -358,28 +358,43 @@ class BaseWAL(AppendingLog):
         Does nothing when the log was never written to, or is closed already.
         """
         deadline = time.monotonic() + (self.stall_after if timeout is None else timeout)
-        with self._opening:
-            was_live, self._live = self._live, False
-            if not was_live:
-                self._closed = True
-                return
-            last = self._announce_close()
         try:
-            if self._cause is None:
-                self.drain()
-                self.wait_durable(last, max(0.0, deadline - time.monotonic()))
-        except WALPoisoned:
-            _log.warning("The log %s was closed without its last records.", self.address)
+            # The last record then carries the watermark of everything before it.
+            self._make_durable(self.seq, deadline)
+            last = self._announce_close()
+            if last:
+                self._make_durable(last, deadline)
         finally:
-            if self._flusher.stop(max(0.1, deadline - time.monotonic())):
+            was_open = self._mark_closed()
+            stopped = self._flusher.stop(max(0.1, deadline - time.monotonic()))
+            if was_open and stopped:
                 self._close()
 
+    def _make_durable(self, seq: int, deadline: float) -> None:
+        """Make the records up to `seq` durable, as far as the log still can."""
+        if self._cause is not None:
+            return
+        try:
+            self.drain()
+            self.wait_durable(seq, max(0.0, deadline - time.monotonic()))
+        except WALPoisoned:
+            _log.warning("The log %s was closed without its last records.", self.address)
+
     def _announce_close(self) -> int:
-        with self._lock:
-            if self._cause is None and not self._closed:
-                self._enqueue(own_entry(now_us(), Ev.WRITER_CLOSE, {"last": self.seq}))
+        """Append the last record; its sequence, or 0 when there is none to append."""
+        with self._opening, self._lock:
+            if not self._live or self._closed or self._cause is not None:
+                return 0
+            seq = self._enqueue(own_entry(now_us(), Ev.WRITER_CLOSE, {"last": self.seq}))
             self._closed = True
-            return self.seq
+            return seq
+
+    def _mark_closed(self) -> bool:
+        """Take no more records; whether there is a writer to give back."""
+        with self._opening, self._lock:
+            was_live, self._live = self._live, False
+            self._closed = True
+            return was_live
 
     async def aclose(self, timeout: float | None = None) -> None:
         """Close without blocking the event loop; see `close`."""

@@ -18,6 +18,7 @@ import contextlib
 import functools
 import json
 import os
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Final
 
@@ -32,7 +33,6 @@ from agent_saga.wal.walk import Looking, Masking, Refusing, Stable, encode_json,
 __all__ = [
     "EMPTY",
     "Fragment",
-    "Layout",
     "arguments",
     "assert_no_secrets",
     "compose",
@@ -48,7 +48,7 @@ __all__ = [
 
 _encode_sorted: Final = msgspec.json.Encoder(order="deterministic").encode
 _decode_json: Final = msgspec.json.Decoder().decode
-_field_names: Final[dict[str, bytes]] = {}
+_layouts: Final[dict[tuple[str, ...], bytes]] = {}
 
 
 class Fragment(bytes):
@@ -59,34 +59,6 @@ class Fragment(bytes):
 
 EMPTY: Final = Fragment(b"{}")
 """The payload of a record that has nothing more to say."""
-
-
-class Layout:
-    """A JSON object with these fields, in this order; called with their encoded values.
-
-    Args:
-        names: the fields.
-
-    It does what `compose` does, for the records of the hot path: what can be worked out
-    beforehand is.
-    """
-
-    __slots__ = ("_form",)
-
-    def __init__(self, *names: str) -> None:
-        fields = [encode_json(name).replace(b"%", b"%%") + b":%b" for name in names]
-        self._form = b"{" + b",".join(fields) + b"}"
-
-    def __call__(self, *values: Fragment) -> Fragment:
-        """Return the object.
-
-        Raises:
-            TypeError: a value was not encoded by this module, or there are not as many as fields.
-        """
-        for value in values:
-            if type(value) is not Fragment:
-                raise TypeError("A field was not encoded by agent_saga.wal.encoding.")
-        return Fragment(self._form % values)
 
 
 def masked(value: object) -> tuple[Fragment, bool]:
@@ -105,11 +77,13 @@ def masked(value: object) -> tuple[Fragment, bool]:
     return _masked_slowly(value) if data is None else (data, True)
 
 
-def _plainly(value: object) -> Fragment | None:
+def _plainly(
+    value: object, encode: Callable[[object], bytes] = encode_json
+) -> Fragment | None:
     """The encoded value if it can be stored as it is; None when it must go the slow way."""
     try:
         if plain(value):
-            data = encode_json(value)
+            data = encode(value)
             if len(data) <= MAX_PAYLOAD:
                 return Fragment(data)
     except Exception:  # the value changed under the walk, nests too deep, or holds a broken text
@@ -177,15 +151,19 @@ def compose(**fields: Fragment) -> Fragment:
     Raises:
         TypeError: a value was not encoded by this module.
     """
-    parts = []
-    for name, value in fields.items():
+    form = _layouts.get((*fields,)) or _layout((*fields,))
+    values = (*fields.values(),)
+    for value in values:
         if type(value) is not Fragment:
-            raise TypeError(f"The field {name!r} was not encoded by agent_saga.wal.encoding.")
-        head = _field_names.get(name)
-        if head is None:
-            head = _field_names[name] = encode_json(name) + b":"
-        parts.append(head + value)
-    return Fragment(b"{" + b",".join(parts) + b"}")
+            raise TypeError("A field was not encoded by agent_saga.wal.encoding.")
+    return Fragment(form % values)
+
+
+def _layout(names: tuple[str, ...]) -> bytes:
+    """The object with a place for each value; there are as many as our code has calls."""
+    fields = [encode_json(name).replace(b"%", b"%%") + b":%b" for name in names]
+    form = _layouts[names] = b"{" + b",".join(fields) + b"}"
+    return form
 
 
 def decode(data: bytes) -> object:
@@ -212,11 +190,9 @@ def arguments(salt: bytes, value: object) -> tuple[bytes, Fragment, bool]:
 
     Never raises.
     """
-    with contextlib.suppress(Exception):  # whatever goes wrong here, the slow way is next
-        if plain(value):
-            data = _encode_sorted(value)
-            if len(data) <= MAX_PAYLOAD:
-                return sha256(salt + data).digest()[:16], Fragment(data), True
+    data = _plainly(value, _encode_sorted)
+    if data is not None:
+        return sha256(salt + data).digest()[:16], data, True
     return mac(salt, value), *masked(value)
 
 

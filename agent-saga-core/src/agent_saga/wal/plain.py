@@ -15,7 +15,7 @@ import math
 from typing import Any, Final
 
 from agent_saga.domain.secrets import looks_secret, secret_key
-from agent_saga.wal.limits import MAX_DEPTH, MAX_ITEMS, MAX_TEXT
+from agent_saga.wal.limits import MAX_DEPTH, MAX_ITEMS, MAX_PAYLOAD, MAX_TEXT
 
 TAG: Final = "$t"
 """The field that marks a value JSON cannot carry; a user's dict with this key is escaped."""
@@ -28,9 +28,12 @@ _SHORT_TEXT: Final = 9
 
 def plain(value: object) -> bool:
     """Whether the value can be stored as it is."""
+    texts: list[str] = []
     if type(value) is dict:
-        return _plain_dict(value, MAX_DEPTH - 1)
-    return _plain_items((value,), MAX_DEPTH)
+        found = _plain_dict(value, MAX_DEPTH - 1, texts)
+    else:
+        found = _plain_items((value,), MAX_DEPTH, texts)
+    return found and (not texts or _harmless_texts(texts))
 
 
 def plain_data(value: object) -> bool:
@@ -38,31 +41,39 @@ def plain_data(value: object) -> bool:
     return _data_items((value,), MAX_DEPTH)
 
 
-def _plain_dict(value: dict[Any, Any], depth: int) -> bool:
+def _harmless_texts(texts: list[str]) -> bool:
+    """Whether no text looks like a secret: one look at all of them, which can only see more."""
+    joined = "\n".join(texts)
+    return len(joined) <= MAX_PAYLOAD and not looks_secret(joined)
+
+
+def _plain_dict(value: dict[Any, Any], depth: int, texts: list[str]) -> bool:
     if depth <= 0 or len(value) > MAX_ITEMS:
         return False
     if not value.keys() <= _KNOWN:
         for key in value:
             if key not in _KNOWN and not _harmless(key):
                 return False
-    return _plain_items(value.values(), depth)
+    return _plain_items(value.values(), depth, texts)
 
 
-def _plain_items(values: Any, depth: int) -> bool:
+def _plain_items(values: Any, depth: int, texts: list[str]) -> bool:
     for value in values:
         kind = type(value)
         if kind is str:
             size = len(value)
-            if size >= _SHORT_TEXT and (size > MAX_TEXT or looks_secret(value)):
-                return False
+            if size >= _SHORT_TEXT:
+                if size > MAX_TEXT:
+                    return False
+                texts.append(value)
         elif kind is int:
             if not -SAFE_INT <= value <= SAFE_INT:
                 return False
         elif kind is dict:
-            if not _plain_dict(value, depth - 1):
+            if not _plain_dict(value, depth - 1, texts):
                 return False
         elif kind is list:
-            if depth <= 0 or len(value) > MAX_ITEMS or not _plain_items(value, depth - 1):
+            if depth <= 0 or len(value) > MAX_ITEMS or not _plain_items(value, depth - 1, texts):
                 return False
         elif not _plain_scalar(value, kind):
             return False

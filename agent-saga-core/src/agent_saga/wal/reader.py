@@ -126,7 +126,7 @@ class _WriterScan:
 
     Attributes:
         expected: the sequence that comes next.
-        window: the hashes of records above the highest watermark seen: only these may stand twice.
+        window: what tells records above the highest watermark apart: only these may stand twice.
         previous: the hashes that the next record may be chained to; none when the chain was lost.
         loose: whether the sequence may jump, behind a place whose length in records is unknown.
         awaited: the sequence that a later segment holds again; what comes before it is passed over.
@@ -140,7 +140,7 @@ class _WriterScan:
         self.segments: list[str] = []
         self.expected = 1
         self.highest_mark = 0
-        self.window: dict[int, bytes] = {}
+        self.window: dict[int, object] = {}
         self.previous: list[bytes] = [first_hash(writer)]
         self.loose = False
         self.awaited = 0
@@ -185,13 +185,19 @@ class _WriterScan:
         self.loose = False
         self.awaited = 0
         window = self.window
-        window[record.seq] = record.hash
+        window[record.seq] = self._mark_of(record)
         if record.mark > self.highest_mark:
             self.highest_mark = record.mark
             while window and (first := next(iter(window))) <= record.mark:
                 del window[first]
         if self.verify:
             self.previous = [_stated_hash(record)]
+
+    def _mark_of(self, record: Record) -> object:
+        """What two copies of one record have in common: all bytes when these are checked."""
+        if self.verify:
+            return hash((record.envelope, record.payload, record.salt, record.hash))
+        return record.hash
 
     def _judge(self, line: Line, record: Record | None) -> Damage | None:
         """What a line means that is not the next record; None when it can be passed over."""
@@ -213,7 +219,7 @@ class _WriterScan:
         return damage
 
     def _judge_repeated(self, line: Line, record: Record) -> Damage | None:
-        if self.window.get(record.seq) == record.hash:
+        if self.window.get(record.seq) == self._mark_of(record):
             return None
         reason = f"another record stands under sequence {record.seq}"
         return Damage(

@@ -1,0 +1,56 @@
+"""`agent-saga recover`: undo what dead processes left, once."""
+
+from __future__ import annotations
+
+import click
+
+from agent_saga.cli.exits import Exit
+from agent_saga.cli.options import import_option, log_options
+from agent_saga.cli.output import printable, say, say_json
+from agent_saga.cli.recovering import as_document, opened, plan_lines, result_lines
+from agent_saga.recovery.undo import Plan
+
+__all__ = ["command"]
+
+
+@click.command("recover")
+@import_option
+@click.option("--dry-run", is_flag=True, help="Print what would be done; run nothing.")
+@log_options
+def command(
+    wal_path: str | None, modules: tuple[str, ...], *, dry_run: bool, as_json: bool
+) -> Exit:
+    """Undo what dead processes left, once; sagas of living processes are not touched.
+
+    Inverses run by name, so name the modules that register them with --import. Exits with 0 if
+    nothing is left to do, and with 1 while anything waits or needs a human.
+    """
+    with opened(wal_path, modules, "agent-saga recover") as daemon:
+        if dry_run:
+            return _planned(daemon.plans(), as_json=as_json)
+        result = daemon.recover_all()
+    if as_json:
+        say_json({"sagas": as_document(result.sagas), "damages": result.damages})
+    else:
+        say(*result_lines(result.sagas))
+        say(_summary(len(result.sagas), len(result.needs_human), result.damages))
+    return Exit.CLEAN if result.clean else Exit.NOT_CLEAN
+
+
+def _summary(sagas: int, human: int, damages: int) -> str:
+    if not sagas and not damages:
+        return "Nothing is left to recover."
+    told = f"{sagas} sagas were not settled; {human} need a human"
+    if damages:
+        told += f"; {damages} places of the log cannot be read"
+    return f"{told}." + (" See: agent-saga queue list" if human else "")
+
+
+def _planned(plans: list[Plan], *, as_json: bool) -> Exit:
+    if as_json:
+        say_json([plan.as_dict() for plan in plans])
+    else:
+        for plan in plans:
+            say(f"{plan.saga} {printable(plan.name)!r} is {plan.state}:", *plan_lines(plan.steps))
+        say(f"{len(plans)} sagas are not settled; nothing was run.")
+    return Exit.NOT_CLEAN if plans else Exit.CLEAN

@@ -1,0 +1,55 @@
+"""`agent-saga undo SAGA`: undo a saga that was committed."""
+
+from __future__ import annotations
+
+import click
+
+from agent_saga.cli.exits import Exit
+from agent_saga.cli.options import import_option, log_options
+from agent_saga.cli.output import say, say_json
+from agent_saga.cli.recovering import as_document, opened, plan_lines, result_lines
+
+__all__ = ["command"]
+
+
+@click.command("undo", context_settings={"ignore_unknown_options": True})
+@click.argument("saga")
+@import_option
+@click.option("--by", required=True, help="Who asks for it; recorded.")
+@click.option("--reason", required=True, help="Why; recorded.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done; run nothing.")
+@click.option(
+    "--leave-the-rest", is_flag=True, help="Undo what can be undone; let what cannot stand."
+)
+@log_options
+def command(
+    saga: str,
+    wal_path: str | None,
+    modules: tuple[str, ...],
+    by: str,
+    reason: str,
+    *,
+    dry_run: bool,
+    leave_the_rest: bool,
+    as_json: bool,
+) -> Exit:
+    """Undo a committed saga, its latest effect first.
+
+    SAGA is its id. What cannot be undone is refused before anything runs. Exits with 0 if all of it
+    was undone, with 1 if something stands, and with 4 if it was refused.
+    """
+    with opened(wal_path, modules, by) as daemon:
+        if dry_run:
+            plan = daemon.plan(saga)
+            if as_json:
+                say_json(plan.as_dict())
+            else:
+                say(*plan_lines(plan.steps), "Nothing was run.")
+            cannot = any(step.what == "cannot" for step in plan.steps)
+            return Exit.NOT_CLEAN if cannot else Exit.CLEAN
+        done = daemon.undo(saga, by=by, reason=reason, leave_the_rest=leave_the_rest)
+    if as_json:
+        say_json(as_document([done]))
+    else:
+        say(*(done.report.summary().splitlines() if done.report else result_lines([done])))
+    return Exit.NOT_CLEAN if done.needs_human else Exit.CLEAN

@@ -1,0 +1,93 @@
+"""What the commands that act on a log share: the daemon over it, and how results are told."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from agent_saga.cli.output import printable, say
+from agent_saga.cli.place import log_path
+from agent_saga.errors import RecoveryError
+from agent_saga.kit.recovery import RecoveryDaemon
+from agent_saga.plugins.importing import import_modules
+from agent_saga.recovery.recover import Recovered
+from agent_saga.recovery.survey import Found
+from agent_saga.recovery.undo import Planned
+
+__all__ = ["as_document", "opened", "plan_lines", "result_lines", "saga_of"]
+
+
+@contextlib.contextmanager
+def opened(wal_path: str | None, modules: Sequence[str], by: str) -> Iterator[RecoveryDaemon]:
+    """Load the handlers' modules and open the log for acting on it.
+
+    Args:
+        wal_path: what `--wal-path` said.
+        modules: what `--import` said.
+        by: who acts.
+
+    Raises:
+        RecoveryError: there is no log at the path; nothing is created.
+        PluginError: a module cannot be loaded.
+    """
+    path = log_path(wal_path)
+    if not path.exists():
+        raise RecoveryError(f"There is no log at {path}.", fix="Name it with --wal-path.")
+    import_modules(modules)
+    daemon = RecoveryDaemon(path, by=by)
+    try:
+        yield daemon
+    finally:
+        daemon.close()
+
+
+def saga_of(found: Iterable[Found], wanted: str) -> str:
+    """Return the id of the saga that a person meant by an id, the beginning of one, or a name.
+
+    Raises:
+        RecoveryError: none or several are meant.
+    """
+    sagas = list(found)
+    exact = [saga.id for saga in sagas if saga.id == wanted]
+    meant = exact or [
+        saga.id for saga in sagas if saga.id.startswith(wanted) or saga.view.name == wanted
+    ]
+    if len(meant) == 1:
+        return meant[0]
+    if meant:
+        raise RecoveryError(
+            f"{printable(wanted)!r} may be one of {len(meant)} sagas: {', '.join(meant)}.",
+            fix="Name it by its id.",
+        )
+    raise RecoveryError(
+        f"There is no saga {printable(wanted)!r} here.", fix="agent-saga list shows all of them."
+    )
+
+
+def result_lines(sagas: Iterable[Recovered]) -> list[str]:
+    """Return one line for each saga, and what a person has to do about it."""
+    lines = []
+    for one in sagas:
+        name = f" {printable(one.name)!r}" if one.name else ""
+        reason = f": {printable(one.reason)}" if one.reason else ""
+        lines.append(f"{one.saga}{name} {one.outcome}{reason}")
+    return lines
+
+
+def as_document(sagas: Iterable[Recovered]) -> list[dict[str, Any]]:
+    """Return the sagas as plain data."""
+    return [
+        {"saga": one.saga, "name": one.name, "outcome": one.outcome, "reason": one.reason}
+        for one in sagas
+    ]
+
+
+def plan_lines(steps: Iterable[Planned]) -> list[str]:
+    """Return one line for each step of a plan."""
+    return [f"  {step.what:<7} {printable(step.tool)}: {printable(step.detail)}" for step in steps]
+
+
+def tell(sagas: Iterable[Recovered]) -> None:
+    """Print what became of each saga."""
+    say(*result_lines(sagas))

@@ -1,0 +1,155 @@
+"""Which records of a saga count, when several writers wrote about it.
+
+Rules of this part (R4):
+
+- A record is effective only if its writer opened its epoch (by SAGA_BEGIN or by a SAGA_CLAIM) and
+  no later effective claim cuts before it: a claim names, for each writer, the last record that it
+  read; a writer that it does not name is cut at 0. A claim that is itself cut cuts nothing.
+- Every other record is stale: it changes no state, and is never ignored. Only a late announcement
+  that its own writer closed as "not started", and that closing, are harmless.
+- The order of a saga is (epoch, sequence).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from agent_saga.domain.records import Ev
+
+NOT_STARTED: Final = "engine"
+"""The `by` of a record that closes its own writer's announcement as not started."""
+
+_ANNOUNCED: Final = {
+    Ev.STEP_INTENT: Ev.STEP_NOT_APPLIED,
+    Ev.STEP_COMPENSATING: Ev.STEP_COMPENSATION_NOT_APPLIED,
+}
+_OPENS: Final = frozenset({Ev.SAGA_BEGIN, Ev.SAGA_CLAIM})
+
+
+class WrittenRecord(Protocol):
+    """What is read of a record here."""
+
+    @property
+    def event(self) -> str: ...
+    @property
+    def saga(self) -> str: ...
+    @property
+    def step(self) -> str: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def generation(self) -> int: ...
+    @property
+    def seq(self) -> int: ...
+    @property
+    def time(self) -> int: ...
+    @property
+    def writer(self) -> str: ...
+    @property
+    def data(self) -> Any: ...
+
+
+class Claim(NamedTuple):
+    """A takeover: who made it, and how far it read each writer."""
+
+    epoch: int
+    writer: str
+    seq: int
+    cuts: Mapping[str, int]
+
+
+class Effective(NamedTuple):
+    """A saga's records, told apart.
+
+    Attributes:
+        records: those that count, in the saga's order.
+        stale: those that do not count and are not harmless.
+        epoch: the epoch that holds.
+        owner: the writer that opened it.
+    """
+
+    records: list[Any]
+    stale: list[Any]
+    epoch: int
+    owner: str
+
+
+def effective(records: Iterable[WrittenRecord]) -> Effective:
+    """Tell the records of one saga apart.
+
+    Args:
+        records: all of them, from every writer, each writer's in sequence.
+    """
+    found = list(records)
+    claims = _claims(found)
+    opened = {(claim.epoch, claim.writer) for claim in claims}
+    opened |= {(r.epoch, r.writer) for r in found if r.event == Ev.SAGA_BEGIN}
+    counting: list[WrittenRecord] = []
+    late: list[WrittenRecord] = []
+    for record in found:
+        counts = (record.epoch, record.writer) in opened and _uncut(record, claims)
+        (counting if counts else late).append(record)
+    counting.sort(key=lambda record: (record.epoch, record.seq))
+    epoch, owner = _holder(counting)
+    return Effective(counting, _unsafe(late), epoch, owner)
+
+
+def _claims(records: Sequence[WrittenRecord]) -> list[Claim]:
+    """Return the claims that are not themselves cut, latest first."""
+    claims: list[Claim] = []
+    found = [r for r in records if r.event == Ev.SAGA_CLAIM]
+    for record in sorted(found, key=lambda r: -r.epoch):
+        if all(record.seq <= claim.cuts.get(record.writer, 0) for claim in claims):
+            claims.append(Claim(record.epoch, record.writer, record.seq, _cuts(record)))
+    return claims
+
+
+def _cuts(record: WrittenRecord) -> dict[str, int]:
+    data = record.data
+    cuts = data.get("cuts") if isinstance(data, Mapping) else None
+    if not isinstance(cuts, Mapping):
+        return {}
+    return {str(writer): int(cut["seq"]) for writer, cut in cuts.items()}
+
+
+def _uncut(record: WrittenRecord, claims: Sequence[Claim]) -> bool:
+    for claim in claims:
+        if claim.epoch > record.epoch and record.seq > claim.cuts.get(record.writer, 0):
+            return False
+    return True
+
+
+def _holder(records: Sequence[WrittenRecord]) -> tuple[int, str]:
+    for record in reversed(records):
+        if record.event in _OPENS:
+            return record.epoch, record.writer
+    return (records[-1].epoch, records[-1].writer) if records else (0, "")
+
+
+def _unsafe(late: Sequence[WrittenRecord]) -> list[WrittenRecord]:
+    closings = {_closing(r) for r in late if _is_not_started(r)}
+    announced = {_announcement(r) for r in late if r.event in _ANNOUNCED}
+    return [
+        r
+        for r in late
+        if not (r.event in _ANNOUNCED and _announcement(r) in closings)
+        and not (_is_not_started(r) and _closing(r) in announced)
+    ]
+
+
+def _is_not_started(record: WrittenRecord) -> bool:
+    if record.event not in _ANNOUNCED.values():
+        return False
+    data = record.data
+    about = data.get("about", data) if isinstance(data, Mapping) else {}
+    return isinstance(about, Mapping) and about.get("by") == NOT_STARTED
+
+
+def _announcement(record: WrittenRecord) -> tuple[object, ...]:
+    closing = _ANNOUNCED[record.event]
+    return record.writer, record.epoch, closing, record.step, record.generation
+
+
+def _closing(record: WrittenRecord) -> tuple[object, ...]:
+    return record.writer, record.epoch, record.event, record.step, record.generation

@@ -1,0 +1,147 @@
+"""`RecoveryDaemon`: recovery for programs, in a process of its own or beside the agent's.
+
+Rules of this part:
+
+- Handlers come from installed plugins and from the modules that this program has imported.
+- It writes into its own folder of the log. Sagas of processes that live, this one included, are
+  never touched, except those that they have released.
+- Methods follow asyncio: called on a thread whose event loop is running they return an awaitable
+  (the work is done on a thread of its own), elsewhere they block and return the value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from agent_saga.engine.boundary import loop_is_running
+from agent_saga.errors import ConfigurationError
+from agent_saga.recovery.claim import Place
+from agent_saga.recovery.daemon import Daemon, Result
+from agent_saga.recovery.queue import cases, close_case, retry_case
+from agent_saga.recovery.recover import Recovered
+from agent_saga.recovery.survey import Found, survey
+from agent_saga.recovery.undo import Plan, known, plan, undo_later
+from agent_saga.runtime.composition import Runtime
+from agent_saga.runtime.settings import Settings
+from agent_saga.state.address import open_state
+from agent_saga.state.base import StateStore
+from agent_saga.wal.base import BaseWAL
+from agent_saga.wal.file import FileWAL
+
+T = TypeVar("T")
+Told = Callable[[Recovered], object]
+
+
+class RecoveryDaemon:
+    """Undoes what dead processes left, and says what needs a human.
+
+    Args:
+        path_or_wal: the log's path or address, or an open file log.
+        settings: how to run; read from the environment when not given.
+        by: who recovers, for the record.
+        told: called with each saga that needs a human.
+
+    Raises:
+        ConfigurationError: the log is not one in files.
+    """
+
+    def __init__(
+        self,
+        path_or_wal: BaseWAL | str | os.PathLike[str],
+        *,
+        settings: Settings | None = None,
+        by: str = "recovery",
+        told: Iterable[Told] = (),
+    ) -> None:
+        given = os.fspath(path_or_wal) if isinstance(path_or_wal, os.PathLike) else path_or_wal
+        self._runtime = Runtime(wal=given, settings=settings)
+        wal = self._runtime.wal
+        if not isinstance(wal, FileWAL):
+            raise ConfigurationError(
+                f"There is nothing to recover from {wal.address}: it ends with its process.",
+                fix="Give the path of a log in files.",
+            )
+        self._store: StateStore | None = None
+        self._daemon = Daemon(self._place, wal.path, by=by, told=told)
+
+    def _place(self) -> Place:
+        engine = self._runtime.engine()
+        wal = engine.wal
+        if not isinstance(wal, FileWAL):
+            raise ConfigurationError("Recovery needs a log in files.")
+        if self._store is None:
+            self._store = open_state(wal.address)
+        bounded = engine.timing._replace(undo_bounded=True)
+        return Place(engine.with_timing(bounded), wal, self._store)
+
+    def recover_all(self) -> Any:
+        """Make one pass over the log and recover everything that can be.
+
+        Waits for calls that may still arrive. Returns a `Result`, or an awaitable of it.
+        """
+        return _either(lambda: self._daemon.sweep(patient=True))
+
+    def watch(self, interval: float = 5.0) -> Any:
+        """Make passes until `stop`, with a pause of so many seconds between them."""
+        return _either(lambda: self._daemon.run(interval))
+
+    def stop(self) -> None:
+        """End `watch` after the saga that is being recovered; safe from any thread."""
+        self._daemon.stop()
+
+    def close(self) -> None:
+        """Close the state store; the log is closed with its process."""
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    def undo(self, saga: str, *, by: str, reason: str, leave_the_rest: bool = False) -> Any:
+        """Undo a committed saga; see `recovery.undo.undo_later`."""
+        return _either(
+            lambda: undo_later(
+                self._place(), saga, by=by, reason=reason, leave_the_rest=leave_the_rest
+            )
+        )
+
+    def sweep(self) -> Result:
+        """Make one pass that does not wait for calls that may still arrive; blocks."""
+        return self._daemon.sweep(patient=False)
+
+    def plans(self) -> list[Plan]:
+        """Return what recovery would do about each saga that is not settled."""
+        engine = self._runtime.engine()
+        return [
+            plan(engine, found)
+            for found in survey(self._daemon.path).sagas.values()
+            if not found.view.clean
+        ]
+
+    def plan(self, saga: str) -> Plan:
+        """Return what undoing a saga would do; runs nothing.
+
+        Raises:
+            UndoRefused: the log has no such saga.
+        """
+        return plan(self._runtime.engine(), known(self._daemon.path, saga))
+
+    def cases(self) -> list[Found]:
+        """Return the sagas that need a human, oldest first."""
+        return cases(self._daemon.path)
+
+    def retry(self, saga: str, *, by: str) -> Recovered:
+        """Undo what is left of a case; see `recovery.queue.retry_case`."""
+        return retry_case(self._place(), saga, by=by)
+
+    def close_case(self, saga: str, *, by: str, reason: str) -> None:
+        """Record that a person has dealt with a case; see `recovery.queue.close_case`."""
+        close_case(self._place(), saga, by=by, reason=reason)
+
+
+def _either(work: Callable[[], T]) -> Any:
+    return asyncio.to_thread(work) if loop_is_running() else work()
+
+
+__all__ = ["RecoveryDaemon", "Result"]

@@ -1,0 +1,208 @@
+"""The recovery daemon: looks at the whole log, again and again, and recovers what died.
+
+Rules of this part:
+
+- A pass surveys the log, leaves what lives alone, and recovers the rest one by one. What needs no
+  waiting comes first.
+- A call that may still arrive is waited for: `watch` comes back to its saga in a later pass; a
+  single pass (`recover_all`) waits by itself, after everything else.
+- A writer is proved dead by its lock, once; from then on `settle_after` counts.
+- Failing closed: what cannot be read, proved, fenced or stored is not acted on, and is reported.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from agent_saga.errors import WALError
+from agent_saga.recovery.claim import OWNED, Place
+from agent_saga.recovery.recover import (
+    FAILED,
+    LIVE,
+    NEEDS_HUMAN,
+    WAITING,
+    Recovered,
+    may_still_arrive,
+    recover_one,
+    recoverable,
+    unsettled,
+)
+from agent_saga.recovery.survey import Found, Survey, survey
+from agent_saga.wal.takeover import dead_writer
+
+_LONGEST_PAUSE: Final = 3600.0
+
+log = logging.getLogger("agent_saga.recovery")
+
+
+class Result(NamedTuple):
+    """What one pass did.
+
+    Attributes:
+        sagas: what became of each saga that was not settled.
+        damages: how many places of the log cannot be read.
+    """
+
+    sagas: list[Recovered]
+    damages: int
+
+    @property
+    def needs_human(self) -> list[Recovered]:
+        """The sagas that a person has to look at."""
+        return [one for one in self.sagas if one.needs_human]
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing waits and nothing needs a person."""
+        return not self.needs_human and not self.damages and not self.waiting
+
+    @property
+    def waiting(self) -> list[Recovered]:
+        """The sagas that a later pass has to come back to."""
+        return [one for one in self.sagas if one.outcome == WAITING]
+
+
+class _Again:
+    """When a saga that could not be finished is tried again: later every time."""
+
+    __slots__ = ("last", "not_before", "tries")
+
+    def __init__(self) -> None:
+        self.tries = 0
+        self.not_before = 0.0
+        self.last: Recovered | None = None
+
+    def took(self, done: Recovered, now: float) -> None:
+        """Note how a try ended."""
+        self.last = done
+        self.tries += 1
+        self.not_before = now + min(_LONGEST_PAUSE, 2.0 ** min(self.tries, 20))
+
+
+class Daemon:
+    """Recovers the sagas of one log.
+
+    Args:
+        place: opened at the first pass that has something to recover.
+        by: who recovers, for the record.
+        told: called with each saga that needs a human, once for as long as it does.
+    """
+
+    def __init__(
+        self,
+        place: Callable[[], Place],
+        path: str,
+        *,
+        by: str = "recovery",
+        told: Iterable[Callable[[Recovered], object]] = (),
+    ) -> None:
+        self._place = place
+        self.path = path
+        self._by = by
+        self._told = list(told)
+        self._known: set[str] = set()
+        self._dead_since: dict[str, float] = {}
+        self._again: dict[str, _Again] = {}
+        self._stop = threading.Event()
+
+    def sweep(self, *, patient: bool) -> Result:
+        """Make one pass.
+
+        Args:
+            patient: wait for calls that may still arrive; otherwise they are left for a later pass.
+
+        Raises:
+            WALError: the directory as a whole is no log that can be read.
+        """
+        found = survey(self.path)
+        done = [self._recovered(saga, patient=patient) for saga in _in_order(found)]
+        result = Result(
+            [one for one in done if one is not None],
+            len([damage for damage in found.damages if damage.kind != "torn-tail"]),
+        )
+        self._tell(result)
+        return result
+
+    def run(self, interval: float) -> None:
+        """Make passes until `stop`, with a pause of so many seconds between them."""
+        while not self._stop.is_set():
+            try:
+                self.sweep(patient=False)
+            except WALError:
+                log.exception("the log %s cannot be read; trying again", self.path)
+            self._stop.wait(interval)
+
+    def stop(self) -> None:
+        """End `run` after the saga that is being recovered."""
+        self._stop.set()
+
+    def _recovered(self, found: Found, *, patient: bool) -> Recovered | None:
+        if self._stop.is_set():
+            return None
+        if recoverable(found) or unsettled(found):
+            return self._tried(found, patient=patient)
+        if found.problems or found.view.standing:
+            return Recovered(found.id, found.view.name, NEEDS_HUMAN, case_of(found))
+        return None
+
+    def _tried(self, found: Found, *, patient: bool) -> Recovered:
+        name = found.view.name
+        try:
+            since = self._owner_dead_since(found)
+        except WALError as error:
+            return Recovered(found.id, name, FAILED, error.message)
+        if since is None:
+            return Recovered(found.id, name, LIVE, "its process lives")
+        if found.problems:
+            return Recovered(found.id, name, NEEDS_HUMAN, "; ".join(found.problems))
+        place = self._place()
+        again = self._again.setdefault(found.id, _Again())
+        if not patient and again.not_before > place.engine.clock.monotonic():
+            return again.last or Recovered(found.id, name, WAITING, "it is tried again later")
+        left = since + place.engine.timing.settle_after - place.engine.clock.monotonic()
+        if not patient and left > 0 and may_still_arrive(found):
+            return Recovered(found.id, name, WAITING, f"a call may arrive for another {left:.0f} s")
+        done = recover_one(place, found, by=self._by, dead_since=since)
+        again.took(done, place.engine.clock.monotonic())
+        return done
+
+    def _owner_dead_since(self, found: Found) -> float | None:
+        """Return since when the owner is known not to act any more; None while it does."""
+        owner = found.effective.owner
+        now = self._place().engine.clock.monotonic()
+        if found.view.state in OWNED:
+            dead = dead_writer(self.path, owner)
+            if dead is None:
+                return None
+            dead.close()
+        return self._dead_since.setdefault(f"{owner} {found.id}", now)
+
+    def _tell(self, result: Result) -> None:
+        for one in result.needs_human:
+            if one.saga not in self._known:
+                log.error("saga %s needs a human: %s", one.saga, one.reason)
+                self._notify(one)
+        self._known = {one.saga for one in result.needs_human}
+
+    def _notify(self, one: Recovered) -> None:
+        for tell in self._told:
+            try:
+                tell(one)
+            except Exception:
+                log.exception("a notifier failed on saga %s", one.saga)
+
+
+def case_of(found: Found) -> str:
+    """Return in words why a saga needs a human."""
+    if found.problems:
+        return "; ".join(found.problems)
+    steps = ", ".join(f"{step.tool} is {step.state.value}" for step in found.view.standing)
+    return f"{found.view.state.value}: {steps}"
+
+
+def _in_order(found: Survey) -> list[Found]:
+    """What needs no waiting first, then the rest; otherwise oldest first."""
+    return sorted(found.sagas.values(), key=lambda saga: (may_still_arrive(saga), saga.view.began))

@@ -1,0 +1,219 @@
+"""A saga and its steps, made from records so that the engine can undo them.
+
+Rules of this part:
+
+- What recovery runs is the engine's own unwinding; only the steps come from the log. Inverses run
+  by name, with the arguments that the log holds and the same idempotency key as in the dead
+  process.
+- An inverse that was a function of the dead process, or could not be recorded, cannot be run: the
+  step is an orphan, with that reason.
+- When a prober tells the result of a call whose answer was lost, the inverse is derived by the
+  recipe that the intent holds; an intent without one leaves an orphan.
+- A call that was in flight when its owner died may arrive until `settle_after` has passed since the
+  owner was proved dead.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode
+from collections.abc import Mapping
+from typing import Any
+
+from agent_saga.domain.compensation import Compensation
+from agent_saga.domain.lifecycle import saga_after, step_after
+from agent_saga.domain.records import Ev
+from agent_saga.domain.templates import Template
+from agent_saga.engine.forms import Form
+from agent_saga.engine.journal import recorded_key
+from agent_saga.engine.ports import Engine
+from agent_saga.engine.saga import Saga, Scope
+from agent_saga.engine.step import Step
+from agent_saga.engine.tool import Tool, declare
+from agent_saga.recovery.survey import Found
+from agent_saga.wal.format import Record
+
+Facts = Mapping[str, Any]
+
+
+def rebuilt(engine: Engine, found: Found, epoch: int, *, dead_since: float) -> Saga:
+    """Return a saga in memory as its records tell it, owned under a new epoch.
+
+    Args:
+        engine: what it will run on.
+        found: the saga, as surveyed after the claim.
+        epoch: the epoch of the claim.
+        dead_since: the monotonic time at which its owner was proved dead, in seconds.
+
+    Raises:
+        IllegalTransition: the records are not in order.
+    """
+    saga = Saga(engine, found.view.name, is_async=False)
+    saga.id = found.id
+    saga.epoch = epoch
+    saga.begun = True
+    scopes: dict[tuple[str, ...], Scope] = {(): saga.root}
+    for record in found.effective.records:
+        facts = _facts(record)
+        if record.step and record.event != Ev.STEP_REFUSED:
+            _step(saga, scopes, record, facts, dead_since)
+        elif record.event.startswith("SAGA_") and not (
+            record.event == Ev.SAGA_UNWINDING and facts.get("scope")
+        ):
+            _saga(saga, record, facts)
+    return saga
+
+
+def _facts(record: Record) -> Facts:
+    data = record.data
+    return data if isinstance(data, Mapping) else {}
+
+
+def _saga(saga: Saga, record: Record, facts: Facts) -> None:
+    saga.state = saga_after(saga.state, record.event)
+    salt = facts.get("salt")
+    if record.event == Ev.SAGA_BEGIN and isinstance(salt, str):
+        saga.salt = urlsafe_b64decode(salt + "=" * (-len(salt) % 4))
+
+
+def _step(
+    saga: Saga,
+    scopes: dict[tuple[str, ...], Scope],
+    record: Record,
+    facts: Facts,
+    dead_since: float,
+) -> None:
+    step = saga.steps.get(record.step)
+    if step is None:
+        step = _new_step(saga, scopes, record, facts)
+        step.ended_at = dead_since
+    step.state = step_after(step.state, record.event)
+    step.generation = record.generation
+    _learn(step, record, facts)
+
+
+def _new_step(
+    saga: Saga, scopes: dict[tuple[str, ...], Scope], record: Record, facts: Facts
+) -> Step:
+    path = tuple(str(part) for part in facts.get("scope") or ())
+    key = recorded_key(facts)
+    arguments = facts.get("arguments")
+    step = Step(
+        _scope(saga, scopes, path),
+        recorded_tool(saga.engine, facts),
+        key,
+        record.step,
+        arguments if isinstance(arguments, dict) else {},
+        (),
+        {},
+        b"",
+        keyed=key[:1] == ("given",),
+    )
+    step.in_flight = False
+    saga.steps[step.id] = step
+    return step
+
+
+def _scope(saga: Saga, scopes: dict[tuple[str, ...], Scope], path: tuple[str, ...]) -> Scope:
+    scope = scopes.get(path)
+    if scope is None:
+        parent = _scope(saga, scopes, path[:-1])
+        scope = scopes[path] = Scope(saga, parent, path[-1], path, is_async=False)
+        parent.children.append(scope)
+    return scope
+
+
+def recorded_tool(engine: Engine, facts: Facts) -> Tool:
+    """Return the tool of a step as far as the log tells it; its function is not there."""
+    call = facts.get("call")
+    call = call if isinstance(call, Mapping) else {}
+    tool = declare(
+        _not_here,
+        name=str(call.get("tool") or "unknown"),
+        semantics=str(call.get("semantics") or "COMPENSABLE"),
+        idempotent="idempotent" in facts,
+    )
+    prober = facts.get("prober")
+    handler = engine.handlers.probers.find(prober) if isinstance(prober, str) else None
+    if handler is not None:
+        tool.prober, tool.prober_name = Form(handler.fn, "prober"), handler.name
+    settle_after = facts.get("settle_after")
+    if isinstance(settle_after, (int, float)):
+        tool.settle_after = float(settle_after)
+    tool.inverse = _recipe(facts)
+    return tool
+
+
+def _not_here() -> None:
+    """Stand for the tool's function, which belongs to the process that died."""
+
+
+class RecordedRecipe:
+    """Derives an inverse by the recipe that an intent holds."""
+
+    def __init__(self, template: Template, *, masked: bool) -> None:
+        self.handler: str | None = template.handler
+        self.template: Template | None = template
+        self._template = template
+        self._masked = masked
+
+    def derive(self, sources: Mapping[str, Any]) -> Compensation:
+        """Return the inverse for this step; the masked arguments of a call are not used."""
+        if self._masked:
+            sources = {name: value for name, value in sources.items() if name != "args"}
+        return self._template.fill(sources)
+
+    @property
+    def needs_result(self) -> bool:
+        """Whether it reads the result."""
+        return self._template.needs_result
+
+
+def _recipe(facts: Facts) -> RecordedRecipe | None:
+    recipe = facts.get("recipe")
+    if not isinstance(recipe, Mapping):
+        return None
+    template = Template(str(recipe.get("handler")), recipe.get("kwargs") or {})
+    return RecordedRecipe(template, masked=bool(facts.get("arguments_masked")))
+
+
+def _learn(step: Step, record: Record, facts: Facts) -> None:
+    if record.event == Ev.STEP_INTENT:
+        step.order, step.intent_order = None, record.seq
+        step.prepared = facts.get("prepared")
+        step.provisional = _inverse(step, facts.get("provisional"))
+    if record.event in (Ev.STEP_COMMITTED, Ev.STEP_LATE):
+        step.order = step.scope.saga.order()
+        step.result = facts.get("result")
+        step.answered = True
+        step.missing = str(facts.get("missing") or "")
+        step.compensation = _inverse(step, facts.get("inverse"))
+    if record.event == Ev.STEP_UNKNOWN:
+        about = facts.get("about", facts)
+        step.answered = isinstance(about, Mapping) and about.get("answered") is True
+    if record.event == Ev.STEP_COMPENSATING and step.compensation is None:
+        step.compensation = _inverse(step, facts.get("inverse"))
+    if record.event == Ev.STEP_ORPHANED:
+        step.missing = str(facts.get("reason") or "")
+    approved = facts.get("approved_by")
+    if isinstance(approved, str):
+        step.approved_by = approved
+
+
+def _inverse(step: Step, recorded: Any) -> Compensation | None:
+    if not isinstance(recorded, Mapping):
+        return None
+    if recorded.get("none"):
+        return Compensation.none(str(recorded["none"]))
+    handler = recorded.get("handler")
+    if "unrecorded" in recorded:
+        step.missing = "its inverse could not be recorded, and the process that knew it is gone"
+        return None
+    if not isinstance(handler, str) or not handler:
+        step.missing = "its inverse was a function of the process that died"
+        return None
+    kwargs = recorded.get("kwargs")
+    return Compensation(
+        handler=handler,
+        kwargs=kwargs if isinstance(kwargs, Mapping) else {},
+        description=str(recorded.get("description") or ""),
+    )

@@ -1,0 +1,169 @@
+"""Undoing what died: one saga after another, each by itself.
+
+Rules of this part:
+
+- A saga whose owner lives is never touched; the kernel's lock says so, not a clock.
+- What a dead process left running or half undone is undone by the engine's own unwinding, inverses
+  by name. A saga that was committed with unknown endings is only asked about, never undone.
+- A saga whose records cannot be trusted is a human's case. So is one whose inverse is not
+  installed here, failed for good, or may have succeeded.
+- An error in one saga is reported with that saga and stops no other.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from agent_saga.domain.lifecycle import SagaState, StepState
+from agent_saga.domain.report import RollbackReport
+from agent_saga.engine.drive_sync import SyncDriver
+from agent_saga.engine.requests import Protocol
+from agent_saga.engine.saga import Saga
+from agent_saga.engine.settle import settle_unknown
+from agent_saga.engine.unwind import unwind
+from agent_saga.errors import AgentSagaError, ClaimRefused
+from agent_saga.recovery.claim import OWNED, Claimed, Place, claimed, give_back
+from agent_saga.recovery.rebuild import rebuilt
+from agent_saga.recovery.survey import Found
+
+log = logging.getLogger("agent_saga.recovery")
+
+LIVE = "live"
+WAITING = "waiting"
+UNDONE = "undone"
+SETTLED = "settled"
+NEEDS_HUMAN = "needs a human"
+FAILED = "failed"
+ELSEWHERE = "claimed elsewhere"
+
+
+class Recovered(NamedTuple):
+    """What became of one saga.
+
+    Attributes:
+        saga, name: which saga.
+        outcome: "live", "waiting", "undone", "settled", "needs a human", "claimed elsewhere" or
+            "failed".
+        reason: why, in words; empty when it is undone.
+        report: the report of its unwinding, where it was unwound.
+    """
+
+    saga: str
+    name: str
+    outcome: str
+    reason: str = ""
+    report: RollbackReport | None = None
+
+    @property
+    def needs_human(self) -> bool:
+        """Whether a person has to look at it."""
+        return self.outcome in (NEEDS_HUMAN, FAILED)
+
+
+def recoverable(found: Found) -> bool:
+    """Say whether recovery may act on a saga, if its owner is dead or has released it."""
+    state = found.view.state
+    return state in OWNED or state is SagaState.RELEASED
+
+
+def unsettled(found: Found) -> bool:
+    """Say whether a committed saga has calls of which it is unknown whether they took effect."""
+    return found.view.state is SagaState.COMMITTED and any(
+        step.state in (StepState.INTENT, StepState.UNKNOWN) and not step.reversible
+        for step in found.view.steps.values()
+    )
+
+
+def may_still_arrive(found: Found) -> bool:
+    """Say whether a call of the saga may have been in flight when its owner ended."""
+    return any(
+        step.state in (StepState.INTENT, StepState.UNKNOWN, StepState.COMPENSATING)
+        and not step.reversible
+        for step in found.view.steps.values()
+    )
+
+
+def recover_one(place: Place, found: Found, *, by: str, dead_since: float) -> Recovered:
+    """Recover one saga; never raises for what is wrong with it.
+
+    Args:
+        place: where recovery works.
+        found: the saga, as surveyed.
+        by: who recovers it.
+        dead_since: the monotonic time at which its owner was proved dead, in seconds.
+    """
+    name = found.view.name
+    try:
+        with claimed(place, found.id, reason="recover", by=by) as claim:
+            return _acted(place, claim, dead_since)
+    except ClaimRefused as refusal:
+        return Recovered(found.id, name, ELSEWHERE, refusal.message)
+    except AgentSagaError as error:
+        log.warning("saga %s could not be recovered: %s", found.id, error)
+        return Recovered(found.id, name, FAILED, error.message)
+    except Exception as error:
+        log.exception("saga %s could not be recovered", found.id)
+        return Recovered(found.id, name, FAILED, f"{type(error).__name__}: {error}")
+
+
+def _acted(place: Place, claim: Claimed, dead_since: float) -> Recovered:
+    found = claim.found
+    if found.problems:
+        return Recovered(found.id, found.view.name, NEEDS_HUMAN, "; ".join(found.problems))
+    saga = rebuilt(place.engine, found, claim.epoch, dead_since=dead_since)
+    if saga.state is SagaState.COMMITTED:
+        return _settle(place, claim, saga)
+    return undo_saga(place, claim, saga, "its process died")
+
+
+def undo_saga(
+    place: Place, claim: Claimed, saga: Saga, cause: str, *, retry: bool = False
+) -> Recovered:
+    """Unwind a claimed saga and say what became of it.
+
+    Args:
+        place: where recovery works.
+        claim: the claim on it.
+        saga: the saga, rebuilt.
+        cause: why, for the record.
+        retry: an operator asks again: look at orphans too.
+    """
+    protocol = unwind(saga.root, cause, retry=retry)
+    report = SyncDriver(place.engine, shielded=True).drive(protocol)
+    if report.outcome != "RELEASED":
+        give_back(place, claim)
+    level = logging.INFO if report.clean else logging.ERROR
+    log.log(level, "recovered: %s", report.summary())
+    if report.standing or report.outcome == "RELEASED":
+        return Recovered(saga.id, saga.name, NEEDS_HUMAN, _why(report), report)
+    return Recovered(saga.id, saga.name, UNDONE, "", report)
+
+
+def _why(report: RollbackReport) -> str:
+    if report.standing:
+        return "; ".join(str(line) for line in report.standing)
+    return "; ".join(report.notes) or "it could not be finished"
+
+
+def _settle(place: Place, claim: Claimed, saga: Saga) -> Recovered:
+    open_steps = SyncDriver(place.engine, shielded=True).drive(_asked(saga))
+    place.wal.barrier_sync()
+    give_back(place, claim)
+    if open_steps:
+        names = ", ".join(open_steps)
+        reason = f"it was committed, and it is unknown whether these took effect: {names}"
+        return Recovered(saga.id, saga.name, NEEDS_HUMAN, reason)
+    return Recovered(saga.id, saga.name, SETTLED)
+
+
+def _asked(saga: Saga) -> Protocol[list[str]]:
+    """Ask about every unknown ending of a committed saga; return the tools that stay unknown."""
+    left = []
+    for step in list(saga.steps.values()):
+        if step.tool.reversible or step.state not in (StepState.INTENT, StepState.UNKNOWN):
+            continue
+        yield from settle_unknown(step, patient=saga.engine.timing.wait_to_settle)
+        if step.state not in (StepState.COMMITTED, StepState.NOT_APPLIED):
+            left.append(step.tool.name)
+    return left

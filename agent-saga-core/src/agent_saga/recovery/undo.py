@@ -1,0 +1,165 @@
+"""Undoing a saga that was committed: later, deliberately, by name.
+
+Rules of this part:
+
+- Inverses run by their registered names, in the same order and with the same keys as an unwinding
+  at the time would have. What has no inverse is refused before anything is run, unless the caller
+  says that it may stand.
+- An interrupted undo goes on when it is run again: the claim and the records see to it that
+  nothing runs twice.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from agent_saga.domain.lifecycle import SagaState, StepState
+from agent_saga.engine.outcome import unusable
+from agent_saga.engine.ports import Engine
+from agent_saga.engine.saga import Saga, undo_order
+from agent_saga.engine.step import Step
+from agent_saga.errors import UndoRefused
+from agent_saga.recovery.claim import Place, claimed
+from agent_saga.recovery.queue import named, said
+from agent_saga.recovery.rebuild import rebuilt
+from agent_saga.recovery.recover import Recovered, undo_saga
+from agent_saga.recovery.survey import Found, look
+
+
+class Planned(NamedTuple):
+    """What undoing would do about one step.
+
+    Attributes:
+        step, tool: which step.
+        what: "undo", "ask", "leave" or "cannot".
+        detail: the inverse's name, or why not.
+    """
+
+    step: str
+    tool: str
+    what: str
+    detail: str
+
+
+class Plan(NamedTuple):
+    """What undoing a saga would do.
+
+    Attributes:
+        saga, name, state: which saga, and where it stands.
+        steps: in the order in which they would be visited.
+    """
+
+    saga: str
+    name: str
+    state: str
+    steps: list[Planned]
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the plan as plain data."""
+        return {**self._asdict(), "steps": [step._asdict() for step in self.steps]}
+
+
+def plan(engine: Engine, found: Found) -> Plan:
+    """Return what undoing a saga would do; runs nothing.
+
+    Args:
+        engine: whose handlers count.
+        found: the saga, as surveyed.
+    """
+    saga = rebuilt(engine, found, found.effective.epoch, dead_since=engine.clock.monotonic())
+    steps = [planned(step, engine) for step in undo_order(list(saga.steps.values()))]
+    return Plan(found.id, found.view.name, found.view.state.value, steps)
+
+
+def planned(step: Step, engine: Engine) -> Planned:
+    """Return what undoing would do about one step."""
+    what, detail = _judged(step, engine)
+    return Planned(step.id, step.tool.name, what, detail)
+
+
+def _judged(step: Step, engine: Engine) -> tuple[str, str]:  # noqa: PLR0911 - a table of cases
+    inverse = step.compensation
+    if step.state in (StepState.NOT_APPLIED, StepState.COMPENSATED):
+        return "leave", step.state.value
+    if step.tool.reversible and inverse is None:
+        return "leave", "REVERSIBLE"
+    if step.tool.irreversible:
+        return "cannot", "IRREVERSIBLE: it stands for ever"
+    if step.order is None:
+        return _unknown(step)
+    if inverse is None:
+        return "cannot", step.missing or "it has no inverse"
+    if inverse.nothing:
+        return "leave", inverse.nothing
+    missing = unusable(inverse, engine)
+    return ("cannot", missing) if missing else ("undo", inverse.label)
+
+
+def _unknown(step: Step) -> tuple[str, str]:
+    if step.tool.prober is not None:
+        return "ask", f"whether it took effect: {step.tool.prober_name}"
+    if step.provisional is not None:
+        return "undo", f"{step.provisional.label}, provisionally"
+    return "cannot", "it is unknown whether it took effect"
+
+
+def undo_later(
+    place: Place, saga: str, *, by: str, reason: str, leave_the_rest: bool = False
+) -> Recovered:
+    """Undo a committed saga.
+
+    Args:
+        place: where recovery works.
+        saga: the saga's id.
+        by: who asks for it.
+        reason: why; both are recorded.
+        leave_the_rest: undo what can be undone, and let what cannot stand.
+
+    Raises:
+        UndoRefused: the saga is not committed, or a step of it cannot be undone; nothing was run.
+        RecoveryError: no name or reason is given.
+        ClaimRefused: somebody else acts on it.
+    """
+    by, reason = named(by), said(reason)
+    _check(place, known(place.wal.path, saga), leave_the_rest=leave_the_rest)
+    with claimed(place, saga, reason="undo", by=by) as claim:
+        now = place.engine.clock.monotonic()
+        owned = rebuilt(place.engine, claim.found, claim.epoch, dead_since=now)
+        _check_state(owned)
+        return undo_saga(place, claim, owned, f"undone by {by}: {reason}")
+
+
+def known(path: str, saga: str) -> Found:
+    """Return a saga of the log.
+
+    Raises:
+        UndoRefused: the log has no saga of this id.
+    """
+    found = look(path, saga)
+    if found is None:
+        raise UndoRefused(
+            f"The log has no saga {saga!r}.", fix="agent-saga list shows the sagas it has."
+        )
+    return found
+
+
+def _check(place: Place, found: Found, *, leave_the_rest: bool) -> None:
+    if found.problems:
+        raise UndoRefused(f"The records of the saga cannot be trusted: {found.problems[0]}.")
+    if leave_the_rest:
+        return
+    cannot = [step for step in plan(place.engine, found).steps if step.what == "cannot"]
+    if cannot:
+        reasons = "; ".join(f"{step.tool}: {step.detail}" for step in cannot)
+        raise UndoRefused(
+            f"Saga {found.id} cannot be undone completely: {reasons}.",
+            fix="--leave-the-rest undoes what can be undone and lets the rest stand.",
+        )
+
+
+def _check_state(saga: Saga) -> None:
+    if saga.state in (SagaState.COMMITTED, SagaState.UNWINDING):
+        return
+    raise UndoRefused(
+        f"Saga {saga.id} is {saga.state.value}; only a committed saga is undone later."
+    )

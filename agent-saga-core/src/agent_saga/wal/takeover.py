@@ -1,0 +1,107 @@
+"""The claimer's side of a file log: whose writer is dead, and what it left is made durable.
+
+Rules of this part:
+
+- Only a lock that was acquired proves that its owner is dead; it is held for as long as the
+  claimer acts on what that writer left.
+- A killed owner's last records may be in the page cache only: a claimer syncs what it read before
+  it lets anything rest on it.
+- Nothing of another writer is edited.
+"""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import Self
+
+from agent_saga.errors import WALError
+from agent_saga.wal.directory import WRITERS
+from agent_saga.wal.lines import segments_in
+from agent_saga.wal.lock import LOCK_FILE
+from agent_saga.wal.os_port import OsPort
+
+__all__ = ["DeadWriter", "dead_writer", "sync_writer"]
+
+
+class DeadWriter:
+    """A writer that is proved dead, for as long as this is open.
+
+    Attributes:
+        writer: its id.
+    """
+
+    __slots__ = ("_fd", "_port", "writer")
+
+    def __init__(self, port: OsPort, writer: str, fd: int) -> None:
+        self._port = port
+        self._fd = fd
+        self.writer = writer
+
+    def close(self) -> None:
+        """Give its lock back."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            self._port.close(fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def dead_writer(path: str, writer: str, port: OsPort | None = None) -> DeadWriter | None:
+    """Return the writer if it is dead, with its lock held; None while it lives.
+
+    Args:
+        path: the log's directory.
+        writer: the writer's id.
+        port: the system calls.
+
+    Raises:
+        WALError: its lock cannot be tried, so nothing is proved.
+    """
+    port = OsPort() if port is None else port
+    place = os.path.join(path, WRITERS, writer, LOCK_FILE)
+    try:
+        fd = port.open(place, os.O_RDWR)
+        try:
+            taken = port.flock(fd)
+        except BaseException:
+            port.close(fd)
+            raise
+    except OSError as error:
+        raise WALError(
+            f"Whether the writer {writer} lives cannot be told: {error}.",
+            fix="Run as the user that owns the log, on the host where it was written.",
+        ) from error
+    if taken:
+        return DeadWriter(port, writer, fd)
+    port.close(fd)
+    return None
+
+
+def sync_writer(path: str, writer: str, port: OsPort | None = None) -> None:
+    """Make everything durable that a writer has handed to the operating system.
+
+    Raises:
+        WALError: it could not be synced; nothing may rest on what was read.
+    """
+    port = OsPort() if port is None else port
+    folder = os.path.join(path, WRITERS, writer)
+    try:
+        for segment in segments_in(port, folder):
+            fd = port.open(os.path.join(folder, segment), os.O_RDWR)
+            try:
+                port.fdatasync(fd)
+            finally:
+                port.close(fd)
+        port.sync_directory(folder)
+    except OSError as error:
+        raise WALError(f"What the writer {writer} left could not be synced: {error}.") from error
