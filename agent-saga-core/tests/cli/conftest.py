@@ -64,17 +64,24 @@ class Log:
         *,
         saga: str = "saga-1",
         step: str = "",
-    ) -> None:
-        self._wal.append(event, saga=saga, epoch=1, step=step, payload=facts or {})
+        epoch: int = 1,
+    ) -> int:
+        return self._wal.append(event, saga=saga, epoch=epoch, step=step, payload=facts or {})
+
+    @property
+    def writer(self) -> str:
+        """The id of the writer."""
+        return self._wal.writer
 
     def begin(self, saga: str = "saga-1", name: str = "checkout") -> None:
         self.add(Ev.SAGA_BEGIN, {"about": {"name": name, "labels": {}}}, saga=saga)
 
-    def charged(self, saga: str = "saga-1", inverse: Mapping[str, Any] = INVERSE) -> None:
+    def charged(self, saga: str = "saga-1", inverse: Mapping[str, Any] = INVERSE) -> int:
         call = {"tool": "charge", "semantics": "COMPENSABLE"}
         facts = {"call": call, "arguments": {"amount": 4200}}
         self.add(Ev.STEP_INTENT, facts, saga=saga, step=CHARGE)
-        self.add(Ev.STEP_COMMITTED, {"result": 1, "inverse": inverse}, saga=saga, step=CHARGE)
+        done = {"result": 1, "inverse": inverse}
+        return self.add(Ev.STEP_COMMITTED, done, saga=saga, step=CHARGE)
 
     def sync(self) -> None:
         """Make durable what was written; what follows carries the watermark."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cli.conftest import CHARGE, Cli
+from cli.conftest import CHARGE, INVERSE, Cli, Log
 
 from agent_saga.domain.records import Ev
 
@@ -74,6 +74,32 @@ def test_records_that_no_lifecycle_allows_make_a_saga_not_clean(cli: Cli, log: A
     assert "Wrong with its records:" in run.out
     assert "unknown kind STEP_TELEPORTED" in run.out
     assert "SAGA_ROLLED_BACK cannot follow COMMITTED" in run.out
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_saga_that_another_process_took_over_is_told_as_one(
+    cli: Cli, log: Any, late: bool
+) -> None:
+    log.begin()
+    last = log.charged()
+    log.sync()
+    other = Log(log.path)
+    cuts = {log.writer: {"seq": last, "hash": ""}}
+    other.add(Ev.SAGA_CLAIM, {"cuts": cuts, "by": "daemon", "reason": "recover"}, epoch=2)
+    other.add(Ev.SAGA_UNWINDING, {"scope": [], "cause": "its process died"}, epoch=2)
+    other.add(Ev.STEP_COMPENSATING, {"attempt": 1, "inverse": INVERSE}, step=CHARGE, epoch=2)
+    other.add(Ev.STEP_COMPENSATED, {"by": "handler"}, step=CHARGE, epoch=2)
+    other.add(Ev.SAGA_ROLLED_BACK, epoch=2)
+    if late:
+        log.add(Ev.SAGA_COMMITTED, {"unsettled": []})
+    log.close()
+    other.close()
+    run = cli("show", "saga-1")
+    assert run.code == int(late)
+    assert f"saga-1 was undone: {'NOT clean' if late else 'clean'}." in run.out
+    assert "The saga was taken over by daemon: recover" in run.out
+    assert ("a stale SAGA_COMMITTED" in run.out) is late
+    assert cli("list").code == int(late)
 
 
 def test_a_saga_is_found_by_id_by_its_beginning_and_by_name(cli: Cli, log: Any) -> None:

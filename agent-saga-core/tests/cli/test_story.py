@@ -130,6 +130,22 @@ REFUND = {"handler": "refund", "kwargs": {"id": "c1"}}
             {"tool": "wire", "rule": "approval", "reason": "nobody to ask"},
             "wire [abcdefgh] was refused by approval: nobody to ask",
         ),
+        (
+            Ev.STEP_CLOSED,
+            {"by": "ann", "reason": "paid"},
+            "charge [abcdefgh] was closed by ann: paid",
+        ),
+        (Ev.SAGA_CLOSED, {"by": "ann"}, "The case was closed by ann"),
+        (
+            Ev.SAGA_CLAIM,
+            {"reason": "recover"},
+            "The saga was taken over by another process: recover",
+        ),
+        (
+            Ev.SAGA_CLAIM,
+            {"reason": "undo", "by": "ann"},
+            "The saga was taken over by ann: undo",
+        ),
         (Ev.SAGA_COMMITTED, {"unsettled": []}, "The boundary was committed"),
         (
             Ev.SAGA_COMMITTED,

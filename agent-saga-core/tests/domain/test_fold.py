@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_saga.domain.fold import fold
+from agent_saga.domain.fold import fold, resolve
 from agent_saga.domain.lifecycle import STEP_STANDS, SagaState, ScopeState, StepState
 from agent_saga.domain.records import NEEDS, Ev
 from agent_saga.domain.views import SagaView, StepView
@@ -24,6 +24,7 @@ class Rec(NamedTuple):
     saga: str = "s"
     writer: str = "w"
     time: int = 7
+    seq: int = 1
 
 
 class Broken(Rec):
@@ -121,6 +122,64 @@ def test_a_step_that_had_no_effect_may_run_again_as_a_new_generation() -> None:
     assert view.clean
     assert list(view.steps) == ["b", "a"]
     assert view.steps["a"].generation == 1
+
+
+def numbered(*records: Rec) -> list[Rec]:
+    return [record._replace(seq=number) for number, record in enumerate(records, 1)]
+
+
+def taken_over(seq: int, **changes: Any) -> Rec:
+    cuts = {"w": {"seq": seq, "hash": ""}}
+    return Rec(Ev.SAGA_CLAIM, {"cuts": cuts, "by": "daemon"}, epoch=2, writer="x", **changes)
+
+
+def test_a_saga_of_several_writers_is_contested_until_all_its_records_are_told_apart() -> None:
+    old = numbered(BEGIN, INTENT, DONE)
+    new = numbered(
+        taken_over(3),
+        *[r._replace(epoch=2, writer="x") for r in (UNWINDING, COMPENSATING, COMPENSATED)],
+        ROLLED_BACK._replace(epoch=2, writer="x"),
+    )
+    for records in (old + new, new + old):
+        (view,) = fold(records).values()
+        assert view.contested
+        assert not view.clean
+        resolved = resolve("s", records)
+        assert resolved.clean
+        assert (resolved.epoch, resolved.state) == (2, SagaState.ROLLED_BACK)
+        assert resolved.owners == {1: "w", 2: "x"}
+
+
+def test_a_stale_record_is_never_ignored() -> None:
+    late = numbered(BEGIN, INTENT, DONE, Rec(Ev.STEP_INTENT, CALL, "b"))
+    new = numbered(
+        taken_over(3),
+        *[r._replace(epoch=2, writer="x") for r in (UNWINDING, COMPENSATING, COMPENSATED)],
+        ROLLED_BACK._replace(epoch=2, writer="x"),
+    )
+    view = resolve("s", late + new)
+    assert view.state is SagaState.ROLLED_BACK
+    assert not view.clean
+    assert view.faults == ["a stale STEP_INTENT of writer w, sequence 4"]
+
+
+@pytest.mark.parametrize("cuts", [{"w": 3}, {"w": {"seq": "x"}}, {"w": {}}, {"w": None}])
+def test_a_claim_that_cannot_be_read_makes_it_a_humans_case(cuts: Any) -> None:
+    claim = Rec(Ev.SAGA_CLAIM, {"cuts": cuts}, epoch=2, writer="x")
+    assert not resolve("s", [*numbered(BEGIN, COMMITTED), claim]).clean
+
+
+def test_closing_is_a_persons_act_that_declares_what_stands() -> None:
+    closed = Rec(Ev.SAGA_CLOSED, {"by": "ann"})
+    orphan = Rec(Ev.STEP_ORPHANED, {}, "a")
+    partial = [BEGIN, INTENT, DONE, UNWINDING, orphan, Rec(Ev.SAGA_PARTIAL)]
+    assert not saga(*partial).clean
+    assert not saga(*partial, closed).clean
+    view = saga(*partial, Rec(Ev.STEP_CLOSED, {"by": "ann"}, "a"), closed)
+    assert view.clean
+    assert view.handlers_needed() == set()
+    kept = [BEGIN, INTENT, DONE, UNWINDING, Rec(Ev.STEP_KEPT, {}, "a"), Rec(Ev.SAGA_PARTIAL)]
+    assert saga(*kept, closed).clean
 
 
 def test_savepoints_have_states_of_their_own() -> None:
