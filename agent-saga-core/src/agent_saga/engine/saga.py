@@ -25,7 +25,7 @@ from agent_saga.domain.report import RollbackReport
 from agent_saga.engine.step import Step
 from agent_saga.errors import ReplayConflict, SagaClosed, SagaForked, SagaUnwinding
 from agent_saga.wal.encoding import arguments
-from agent_saga.wal.os_port import fork_generation
+from agent_saga.wal.os_port import FORKS, fork_generation
 
 if TYPE_CHECKING:
     from agent_saga.engine.ports import Engine
@@ -260,21 +260,27 @@ class Saga:
             ReplayConflict: the key was used with other arguments.
             SagaClosed, SagaUnwinding, SagaForked: the scope takes nothing more.
         """
-        self.check_fork()
+        if self.fork != FORKS.generation:
+            self.check_fork()
         digest, encoded, faithful = arguments(self.salt, call.arguments)
         with self.lock:
-            step = self._earlier(call, digest)
+            anew = call.key is None and not self.unsettled
+            step = None if anew else self._earlier(call, digest)
             fresh = step is None
             if step is None:
                 step = self._new(call, digest)
                 step.encoded = (encoded, faithful)
+        if not call.scope.open or self.fork != FORKS.generation:
+            self._refuse(call.scope, step if fresh else None)
+        return step, fresh
+
+    def _refuse(self, scope: Scope, step: Step | None) -> None:
         try:
-            self.check_open(call.scope)
+            self.check_open(scope)
         except BaseException:
-            if fresh:
+            if step is not None:
                 self.forget(step)
             raise
-        return step, fresh
 
     def _earlier(self, call: Invocation, digest: bytes) -> Step | None:
         tool, key, owner = call.tool, call.key, call.owner
@@ -345,8 +351,9 @@ class Saga:
                 return
             step.in_flight = False
             self.in_flight.pop(id(step), None)
-            self._keep_unsettled(step)
-            if self._forgettable(step):
+            if step.state is not StepState.COMMITTED or self.unsettled:
+                self._keep_unsettled(step)
+            if step.compensation is None and self._forgettable(step):
                 self.steps.pop(step.id, None)
         if step.waiters:
             step.settled()
