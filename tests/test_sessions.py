@@ -15,14 +15,13 @@ PROMISED = {
 }
 
 
+def is_session(node):
+    decorators = getattr(node, "decorator_list", [])
+    return any("nox.session" in ast.unparse(decorator) for decorator in decorators)
+
+
 def sessions():
-    return {
-        node.name
-        for node in NOXFILE.body
-        if isinstance(node, ast.FunctionDef)
-        for decorator in node.decorator_list
-        if "nox.session" in ast.unparse(decorator)
-    }
+    return {node.name for node in NOXFILE.body if is_session(node)}
 
 
 def named(page):
@@ -50,6 +49,6 @@ def test_tox_names_sessions_that_exist():
 
 
 def test_every_session_says_what_it_is_for():
-    for node in NOXFILE.body:
-        if isinstance(node, ast.FunctionDef):
-            assert ast.get_docstring(node), node.name
+    assert [
+        node.name for node in NOXFILE.body if is_session(node) and not ast.get_docstring(node)
+    ] == []
