@@ -40,11 +40,11 @@ def test_the_version_is_that_of_the_distribution(cli: Cli) -> None:
 def test_help_lists_every_command_with_its_line(cli: Cli) -> None:
     run = cli("--help")
     assert run.code == 0
-    for name in ("doctor", "guarantees", "list", "show"):
+    for name in ("doctor", "guarantees", "list", "queue", "recover", "show", "undo"):
         assert f"\n  {name}  " in run.out
 
 
-@pytest.mark.parametrize("name", ["doctor", "guarantees", "list", "show"])
+@pytest.mark.parametrize("name", ["doctor", "guarantees", "list", "recover", "show", "undo"])
 def test_every_command_takes_the_common_options(cli: Cli, name: str) -> None:
     run = cli(name, "--help")
     assert run.code == 0

@@ -46,7 +46,7 @@ def test_a_saga_that_has_not_ended_is_not_clean(cli: Cli, log: Any) -> None:
     shown = cli("show", "saga-1")
     assert shown.code == 1
     assert "has not ended: NOT clean." in shown.out
-    assert "Next: " in shown.out
+    assert f"Next: agent-saga recover --wal-path {log.path} --import MODULE" in shown.out
 
 
 def test_what_stands_is_told_with_its_reason(cli: Cli, log: Any) -> None:
@@ -58,9 +58,23 @@ def test_what_stands_is_told_with_its_reason(cli: Cli, log: Any) -> None:
     log.close()
     run = cli("show", "saga-1")
     assert run.code == 1
-    assert (
-        "May stand:\n  - charge [abcdefgh]: it has no usable inverse; it has no inverse" in run.out
-    )
+    why = "it has no usable inverse; it has no inverse"
+    assert f"May stand:\n  - charge [abcdefgh]: {why}" in run.out
+    assert f"Next: agent-saga queue show saga-1 --wal-path {log.path}" in run.out
+    assert cli("queue", "show", "saga-1").code == 1
+
+
+def test_what_was_approved_to_stand_is_told_and_is_not_clean(cli: Cli, log: Any) -> None:
+    log.begin()
+    log.charged()
+    log.add(Ev.SAGA_UNWINDING, {"cause": "ValueError", "scope": []})
+    log.add(Ev.STEP_KEPT, {"approved_by": "ann"}, step=CHARGE)
+    log.add(Ev.SAGA_PARTIAL, {"kept": [CHARGE]})
+    log.close()
+    run = cli("show", "saga-1")
+    assert run.code == 1
+    assert "Stands for ever, as approved:\n  - charge [abcdefgh]" in run.out
+    assert "Next: nothing is left to undo" in run.out
 
 
 def test_records_that_no_lifecycle_allows_make_a_saga_not_clean(cli: Cli, log: Any) -> None:

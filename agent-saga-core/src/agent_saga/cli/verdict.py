@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from agent_saga.cli.output import printable
 from agent_saga.domain.lifecycle import SagaState, StepState
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from agent_saga.domain.views import SagaView, StepView
 
 __all__ = ["headline", "next_step", "standing_lines"]
@@ -35,6 +38,7 @@ _STEPS = {
     StepState.ORPHANED: "it has no usable inverse",
     StepState.UNRESOLVED: "undoing did not reach it",
 }
+_OPEN = frozenset({SagaState.RUNNING, SagaState.RELEASED, SagaState.UNWINDING})
 
 
 def headline(view: SagaView) -> str:
@@ -58,17 +62,21 @@ def standing_lines(view: SagaView) -> list[str]:
     return lines
 
 
-def next_step(view: SagaView) -> str:
-    """Return what a person does next about this saga, or an empty string."""
+def next_step(view: SagaView, log: Path) -> str:
+    """Return what a person does next about this saga, or an empty string.
+
+    Args:
+        view: the saga.
+        log: the log's path, for the command to paste.
+    """
     if view.clean:
         return ""
-    if view.faults:
-        return "look at these records with --json; do not run anything of this saga again"
-    if view.state is SagaState.RUNNING and not view.standing:
-        return "if its process still runs, wait for its end; otherwise check each step in the world"
-    if view.kept and not view.standing:
-        return "nothing can be undone; tell whoever approved it"
-    return "check the steps above in the world, and undo by hand what stands"
+    place = f"--wal-path {shlex.quote(str(log))}"
+    if view.state in _OPEN and not view.faults:
+        return f"agent-saga recover {place} --import MODULE (living processes are left alone)"
+    if view.faults or view.standing or view.state is SagaState.REOPENED:
+        return f"agent-saga queue show {printable(view.id)} {place}"
+    return "nothing is left to undo; tell whoever approved what stands"
 
 
 def _line(step: StepView, why: str) -> str:

@@ -58,7 +58,7 @@ def _print(log: LogView, view: SagaView) -> None:
     for record, sentence in told(records_of(log.path, view.id)):
         say(f"  {moment(record.time)}  {sentence}")
     say("", *standing_lines(view))
-    step = next_step(view)
+    step = next_step(view, log.path)
     if step:
         say(f"Next: {step}")
 
@@ -74,7 +74,7 @@ def _document(log: LogView, view: SagaView) -> dict[str, Any]:
         "clean": view.clean,
         "faults": view.faults,
         "steps": [_step(view, step) for step in view.steps.values()],
-        "next": next_step(view),
+        "next": next_step(view, log.path),
         "records": [
             {
                 "writer": record.writer,
