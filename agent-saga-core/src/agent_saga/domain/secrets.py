@@ -161,8 +161,12 @@ def looks_secret(text: str) -> bool:
     """Whether a secret stands somewhere in the text."""
     if len(text) < _SHORTEST:
         return False
-    if _first_look(text) is None and not any([piece in text for piece in _PIECES]):
-        return False
+    if _first_look(text) is None:
+        for piece in _PIECES:
+            if piece in text:
+                break
+        else:
+            return False
     return _find_secret(text) is not None
 
 

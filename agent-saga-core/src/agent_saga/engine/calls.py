@@ -15,7 +15,8 @@ from agent_saga.engine import interrupts
 from agent_saga.engine.requests import Call, Ending
 from agent_saga.errors import StepTimeout
 
-_PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes, dict, list, tuple})
+PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes, dict, list, tuple})
+"""Types of values that are never pending; looking at them first is much quicker."""
 
 
 @interrupts.user_code
@@ -32,8 +33,6 @@ def make(call: Call) -> Ending:
 
 def pending(value: Any) -> bool:
     """Say whether a value still has to be awaited or drained on an event loop."""
-    if type(value) in _PLAIN:
-        return False
     return inspect.isawaitable(value) or isinstance(value, types.AsyncGeneratorType)
 
 

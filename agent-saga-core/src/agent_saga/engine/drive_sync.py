@@ -66,7 +66,10 @@ class SyncDriver:
         try:
             request = next(protocol)
             while True:
-                request = protocol.send(self._answer(request))
+                if type(request) is Call:
+                    request = protocol.send(self._call(request))
+                else:
+                    request = protocol.send(self._answer(request))
         except StopIteration as end:
             result: T = end.value
             return result
@@ -76,25 +79,21 @@ class SyncDriver:
                 held.user_code = before
 
     def _answer(self, request: Any) -> Any:
-        kind = type(request)
-        if kind is Call:
-            return self._call(request)
+        kind, wal = type(request), self.engine.wal
         try:
             if kind is Durable:
-                self.engine.wal.wait_durable(request.seq)
+                wal.wait_durable(request.seq)
             elif kind is HandedOver:
-                self._handed_over(request)
+                if not wal.hand_over(sync=request.sync):
+                    wal.drain()
             elif kind is Sleep:
                 self._sleep(request.seconds)
             elif kind is StepEnded:
                 self._step_ended(request)
         except WALError as error:
             return error
-        return self._cut()
-
-    def _handed_over(self, request: HandedOver) -> None:
-        if not self.engine.wal.hand_over(sync=request.sync):
-            self.engine.wal.drain()
+        held = self.interrupts
+        return self._cut() if held is not None and held.kept else None
 
     def _cut(self) -> BaseException | None:
         held = self.interrupts
@@ -131,7 +130,8 @@ class SyncDriver:
     # --- calls -----------------------------------------------------------------------------------
 
     def _call(self, call: Call) -> Ending:
-        cut = self._cut()
+        held = self.interrupts
+        cut = self._cut() if held is not None and held.kept else None
         if cut is not None:
             return Ending(error=cut, started=False)
         if call.is_async and not call.loop_free:
@@ -139,8 +139,9 @@ class SyncDriver:
         if call.timeout is not None and call.pooled and not call.is_async:
             return self._pooled(call, call.timeout)
         ending = self._on_this_thread(call)
-        if ending.error is None and calls.pending(ending.value):
-            return self._private_loop(call, ending.value)
+        value = ending.value
+        if ending.error is None and type(value) not in calls.PLAIN and calls.pending(value):
+            return self._private_loop(call, value)
         return ending
 
     def _on_this_thread(self, call: Call) -> Ending:

@@ -58,13 +58,14 @@ class Interrupts:
     Attributes:
         user_code: an interrupt may be raised at once.
         kept: how many came meanwhile.
-        installed: how many open boundaries have taken SIGINT over.
+        installed: how many open boundaries have taken SIGINT over; thread: the main thread's id.
     """
 
-    __slots__ = ("installed", "kept", "user_code")
+    __slots__ = ("installed", "kept", "thread", "user_code")
 
     def __init__(self) -> None:
         self.installed = 0
+        self.thread = 0
         self.user_code = True
         self.kept = 0
 
@@ -87,7 +88,7 @@ main = Interrupts()
 
 def here() -> Interrupts | None:
     """Return the main thread's interrupts if this is the main thread and they are in our hands."""
-    if main.installed and threading.current_thread() is threading.main_thread():
+    if main.installed and threading.get_ident() == main.thread:
         return main
     return None
 
@@ -102,6 +103,7 @@ def install() -> bool:
         main.user_code, main.kept = True, 0
         signal.signal(signal.SIGINT, main.handle)
     main.installed += 1
+    main.thread = threading.get_ident()
     return True
 
 

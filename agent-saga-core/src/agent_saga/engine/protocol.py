@@ -253,9 +253,9 @@ def _attempts(step: Step, *, harmless: bool) -> Protocol[Outcome]:
     while True:
         call = _call(step, tool.form, identity.FORWARD)
         ending = yield call
-        kind = kind_of(step, tool.form, ending, call.args, call.kwargs)
-        if kind is Kind.APPLIED:
+        if ending.error is None:
             return (yield from _committed(step, ending.value))
+        kind = kind_of(step, tool.form, ending, call.args, call.kwargs)
         harmless = harmless and kind is Kind.NOT_APPLIED
         _note(step, ending)
         error = ending.error
@@ -321,7 +321,7 @@ def _committed(step: Step, value: Any) -> Protocol[Outcome]:
         seq, problem = journal.committed(step)
     except WALError as error:
         return Outcome(error=error)
-    raised = record_inverse_problem(step, problem)
+    raised = None if problem is None else record_inverse_problem(step, problem)
     cut = yield HandedOver(seq, sync=not step.tool.reversible)
     if cut is None and (step.tool.durable or saga.durable) and not step.tool.reversible:
         cut = yield Durable(seq)

@@ -77,9 +77,7 @@ def masked(value: object) -> tuple[Fragment, bool]:
     return _masked_slowly(value) if data is None else (data, True)
 
 
-def _plainly(
-    value: object, encode: Callable[[object], bytes] = encode_json
-) -> Fragment | None:
+def _plainly(value: object, encode: Callable[[object], bytes] = encode_json) -> Fragment | None:
     """The encoded value if it can be stored as it is; None when it must go the slow way."""
     try:
         if plain(value):

@@ -25,7 +25,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-__all__ = ["NETWORK_FILE_SYSTEMS", "OsPort", "fork_generation", "restart_after_fork"]
+__all__ = ["FORKS", "NETWORK_FILE_SYSTEMS", "OsPort", "fork_generation", "restart_after_fork"]
 
 NETWORK_FILE_SYSTEMS: Final = frozenset(
     {
@@ -202,7 +202,17 @@ def _unescape(point: str) -> str:
 
 # --- forks ----------------------------------------------------------------------------------------
 
-_forks: Final = [0]
+
+class Forks:
+    """How many forks lie between the first process and this one."""
+
+    __slots__ = ("generation",)
+
+    def __init__(self) -> None:
+        self.generation = 0
+
+
+FORKS: Final = Forks()
 
 
 class ForkAware(Protocol):
@@ -217,7 +227,7 @@ _fork_aware: Final[weakref.WeakSet[ForkAware]] = weakref.WeakSet()
 
 def fork_generation() -> int:
     """How many forks lie between the first process and this one."""
-    return _forks[0]
+    return FORKS.generation
 
 
 def restart_after_fork(owner: ForkAware) -> None:
@@ -226,7 +236,7 @@ def restart_after_fork(owner: ForkAware) -> None:
 
 
 def _after_fork() -> None:
-    _forks[0] += 1
+    FORKS.generation += 1
     for owner in list(_fork_aware):
         owner.restart_in_child()
 
