@@ -118,9 +118,21 @@ _STEP_RULES: Final[dict[str, dict[StepState, StepState]]] = {
         _S.COMPENSATING: _S.COMPENSATION_FAILED,
         _S.COMPENSATION_NOT_APPLIED: _S.COMPENSATION_FAILED,
     },
-    Ev.STEP_ORPHANED: dict.fromkeys((_S.COMMITTED, _S.UNKNOWN, _S.INTENT), _S.ORPHANED),
-    Ev.STEP_UNRESOLVED: dict.fromkeys((_S.INTENT, *_UNDOABLE, _S.COMPENSATING), _S.UNRESOLVED),
-    Ev.STEP_KEPT: {_S.COMMITTED: _S.KEPT},
+    Ev.STEP_ORPHANED: dict.fromkeys(
+        (_S.COMMITTED, _S.UNKNOWN, _S.INTENT, _S.UNRESOLVED), _S.ORPHANED
+    ),
+    Ev.STEP_UNRESOLVED: dict.fromkeys(
+        (
+            _S.INTENT,
+            _S.COMMITTED,
+            _S.UNKNOWN,
+            _S.COMPENSATION_NOT_APPLIED,
+            _S.ORPHANED,
+            _S.UNRESOLVED,
+        ),
+        _S.UNRESOLVED,
+    ),
+    Ev.STEP_KEPT: dict.fromkeys((_S.COMMITTED, _S.UNRESOLVED), _S.KEPT),
     Ev.STEP_CLOSED: dict.fromkeys(
         (
             _S.INTENT,
@@ -179,7 +191,9 @@ def step_after(state: StepState, event: str) -> StepState:
     Raises:
         IllegalTransition: the table does not list it.
     """
-    return _next(_STEP_RULES, state, event)
+    rules = _STEP_RULES.get(event)
+    following = None if rules is None else rules.get(state)
+    return _next(_STEP_RULES, state, event) if following is None else following
 
 
 def saga_after(state: SagaState, event: str) -> SagaState:

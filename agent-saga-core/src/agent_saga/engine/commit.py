@@ -109,6 +109,8 @@ def _list(saga: Saga, report: RollbackReport) -> None:
             saga.engine.metrics.count(UNSETTLED_STEPS)
         elif step.state is StepState.COMPENSATED:
             report.compensated.append(step.line("undone in a savepoint"))
+        elif step.state is StepState.COMMITTED and step.scope.fenced:
+            report.unsettled.append(step.line("took effect after its savepoint had been undone"))
         elif step.state is StepState.KEPT:
             report.kept.append(
                 step.line(f"approved by {step.approved_by}; its savepoint was undone")

@@ -62,6 +62,7 @@ class Attempt:
         self.step = step
         self.inverse = inverse
         self.handler: Handler | None = None
+        bound = inverse.bound
         if inverse.handler is not None:
             self.handler = step.scope.saga.engine.handlers.compensators.find(inverse.handler)
         fn = self.handler.fn if self.handler is not None else inverse.fn
@@ -220,6 +221,9 @@ def _given_up(step: Step, attempt: Attempt) -> Undone:
     return Undone.FAILED
 
 
+_TRIED = (StepState.COMPENSATION_UNKNOWN, StepState.COMPENSATION_FAILED)
+
+
 def tried_before(step: Step, inverse: Compensation) -> Protocol[Undone | None]:
     """Judge a step whose inverse was tried before, here, in a savepoint or in a process that died.
 
@@ -227,7 +231,8 @@ def tried_before(step: Step, inverse: Compensation) -> Protocol[Undone | None]:
         None when the inverse may be tried; COMPENSATED when its reconciler sees that it holds;
         otherwise how it ended, which is a human's case.
     """
-    if step.state not in (StepState.COMPENSATION_UNKNOWN, StepState.COMPENSATION_FAILED):
+    arrived_after_it = step.state is StepState.UNRESOLVED and step.undo_since is not None
+    if step.state not in _TRIED and not arrived_after_it:
         return None
     attempt = Attempt(step, inverse)
     seen = yield from _observed(step, attempt)

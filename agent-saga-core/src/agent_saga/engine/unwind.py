@@ -44,6 +44,13 @@ _TERMINAL = {
     "STUCK": Ev.SAGA_STUCK,
 }
 _FORWARD_OPEN = (StepState.UNKNOWN, StepState.UNRESOLVED, StepState.ORPHANED)
+_SAYS_MORE = (
+    StepState.UNRESOLVED,
+    StepState.COMPENSATION_UNKNOWN,
+    StepState.COMPENSATION_FAILED,
+)
+"""States that a halt must not hide: an inverse may have been run."""
+
 _GONE = (StepState.NOT_APPLIED, StepState.COMPENSATED, StepState.NEW)
 
 
@@ -70,6 +77,9 @@ def unwind(scope: Scope, cause: str, *, retry: bool = False) -> Protocol[Rollbac
     try:
         yield from unwinding.run(cause)
     except (WALError, RefusedError) as trouble:
+        unwinding.give_up(trouble)
+    except Exception as trouble:
+        log.exception("undoing saga %s met an error of its own", saga.id)
         unwinding.give_up(trouble)
     scope.report = report
     return report
@@ -243,7 +253,7 @@ class Unwinding:
         self.halted = f"unwinding halted at {step.tool.name}: {reason}"
 
     def _unresolved(self, step: Step, reason: str) -> None:
-        if step.state is not StepState.UNRESOLVED:
+        if step.state not in _SAYS_MORE:
             journal.step_event(step, Ev.STEP_UNRESOLVED, reason=reason)
         self._list(self.report.unresolved, step, reason)
 
@@ -270,7 +280,6 @@ class Unwinding:
         release(self.scope, f"{type(trouble).__name__}")
         self.leave_to_recovery()
         log.error("saga %s could not be undone here: %s", saga.id, trouble)
-
 
     def leave_to_recovery(self) -> None:
         """List every step that may stand; nothing in this process acts on the saga any more."""
