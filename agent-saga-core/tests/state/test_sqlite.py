@@ -63,9 +63,6 @@ def failing(path):
         kind.code = 0
 
 
-# --- the file
-
-
 def test_reading_and_deciding_nothing_make_no_file(store, tmp_path):
     assert store.get("n") is None
     assert store.scan() == []
@@ -223,9 +220,6 @@ def test_a_file_that_went_away_is_refused_from_then_on(store, path, replace):
     assert path.exists() is replace
 
 
-# --- errors of the disk
-
-
 @pytest.mark.parametrize(
     ("code", "what"),
     [
@@ -309,9 +303,6 @@ def test_a_disk_that_hangs_is_unavailable_and_the_ending_unknown(failing):
     assert failing.transact(["n"], count_up) == 3
 
 
-# --- syncs
-
-
 def test_durability_is_asked_per_transaction(failing):
     levels = {True: "PRAGMA synchronous = FULL", False: "PRAGMA synchronous = NORMAL"}
     failing.transact(["n"], count_up)
@@ -364,9 +355,6 @@ def test_what_waits_together_shares_one_transaction(failing):
     assert sorted(answers, key=str) == [2, 3, 4, "failed"]
     assert failing.failing.seen.count("COMMIT") == 2
     assert failing.failing.seen.count("BEGIN IMMEDIATE") == 1
-
-
-# --- forks
 
 
 @pytest.mark.crash

@@ -136,7 +136,12 @@ class Worker:
         done.acquire()
         job.notify = done.release
         self._submit(job)
-        if not done.acquire(timeout=timeout):
+        try:
+            in_time = done.acquire(timeout=timeout)
+        except BaseException:
+            job.take_back()
+            raise
+        if not in_time:
             raise self._too_late(job, timeout)
         return job.outcome()
 

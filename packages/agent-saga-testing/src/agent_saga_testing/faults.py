@@ -131,8 +131,6 @@ class FaultyPort(OsPort):
         self._open: set[int] = set()
         self._lock = threading.Lock()
 
-    # --- what a test asks for
-
     def fail(
         self,
         name: str | None = None,
@@ -218,14 +216,9 @@ class FaultyPort(OsPort):
             with contextlib.suppress(OSError):
                 self._inner.close(fd)
 
-    # --- what the log calls
-
     def open(self, path: str, flags: int, mode: int = 0o600) -> int:
         """Open a file, unless a fault strikes."""
-        fd = self._make("open", path, lambda: self._inner.open(path, flags, mode))
-        with self._lock:
-            self._open.add(fd)
-        return fd
+        return self._make("open", path, lambda: self._opened(self._inner.open(path, flags, mode)))
 
     def close(self, fd: int) -> None:
         """Close a descriptor, unless a fault strikes."""
@@ -289,8 +282,6 @@ class FaultyPort(OsPort):
         """Take a lock, unless a fault strikes."""
         return self._make("flock", "", lambda: self._inner.flock(fd))
 
-    # --- how faults strike
-
     def _add(self, fault: _Fault) -> None:
         with self._lock:
             made = len(self.calls) if fault.name is None else self._counts.get(fault.name, 0)
@@ -306,6 +297,11 @@ class FaultyPort(OsPort):
             self.calls.append(call)
             hits = [fault for fault in self._faults if fault.hits(call)]
         return [f for f in hits if not f.after], [f for f in hits if f.after]
+
+    def _opened(self, fd: int) -> int:
+        with self._lock:
+            self._open.add(fd)
+        return fd
 
     def _make(self, name: str, detail: str, call: Callable[[], T]) -> T:
         before, after = self._enter(name, detail)

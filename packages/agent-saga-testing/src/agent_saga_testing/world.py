@@ -68,8 +68,6 @@ class World(Checks):
                     "INSERT OR REPLACE INTO settings VALUES ('honours_keys', ?)", (honours_keys,)
                 )
 
-    # --- what tools call
-
     def do(self, name: str, *, key: str | None = None, **data: Any) -> dict[str, Any]:
         """Make an effect and return it: its `id`, its `name`, and the data.
 
@@ -120,8 +118,6 @@ class World(Checks):
                 db.execute("INSERT OR IGNORE INTO spent VALUES (?)", (key,))
             return found
 
-    # --- what a test asks for ahead
-
     def lose_answers(
         self, times: int = 1, *, kind: str = "forward", error: type[Exception] = ConnectionError
     ) -> None:
@@ -153,8 +149,6 @@ class World(Checks):
         """Let every request that is still on its way be lost for good; return how many were."""
         with open_world(self.path) as db:
             return db.execute("UPDATE calls SET outcome = 'failed' WHERE outcome = 'held'").rowcount
-
-    # --- how a call is decided
 
     def _ask(self, times: int, kind: str, what: str, error: type[Exception]) -> None:
         if error.__name__ not in _ERRORS:

@@ -45,8 +45,6 @@ __all__ = ["WALConformance"]
 class WALConformance(WALRecords, WALDurability):
     """What every log must pass; see the module for what a backend gives."""
 
-    # --- fences
-
     def test_a_saga_is_its_owners_until_it_is_fenced(self, log: BaseWAL) -> None:
         step(log, 1)
         log.check_fence("saga", 1)
@@ -79,8 +77,6 @@ class WALConformance(WALRecords, WALDurability):
         step(log, 1, Ev.STEP_NOT_APPLIED)
         log.barrier_sync()
         assert [r.event for r in ours(log)] == [Ev.STEP_INTENT, Ev.STEP_NOT_APPLIED]
-
-    # --- other processes, and other times
 
     @needs(survives_kill=True)
     def test_records_outlive_the_log(self, opener: WALOpener) -> None:
