@@ -92,7 +92,17 @@ def saga_event(saga: Saga, event: str, **fields: Any) -> int:
 def step_record(step: Step, event: str, payload: Fragment) -> int:
     """Append a record of a step and change its state."""
     following = step_after(step.state, event)
-    seq = write(step.scope.saga, event, payload, step)
+    saga = step.scope.saga
+    if not saga.begun:
+        _begin(saga)
+    seq = saga.engine.wal.append(
+        event,
+        saga=saga.id,
+        epoch=saga.epoch,
+        step=step.id,
+        generation=step.generation,
+        payload=payload,
+    )
     step.state = following
     return seq
 

@@ -25,8 +25,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
+from msgspec import Struct
+
 from agent_saga.engine import interrupts
-from agent_saga.engine.boundary import current_scope, loop_is_running, reset
+from agent_saga.engine.boundary import current_scope, reset
 from agent_saga.engine.derive import TemplateDeriver, undo_template
 from agent_saga.engine.drive_async import AsyncDriver
 from agent_saga.engine.drive_sync import SyncDriver
@@ -45,6 +47,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 log = logging.getLogger("agent_saga.tools")
 _tokens = itertools.count(1).__next__
+_running_loop = asyncio._get_running_loop  # noqa: SLF001 - the documented way, and cheap
 
 
 class SagaTool(Generic[P, R]):
@@ -136,6 +139,7 @@ class SagaTool(Generic[P, R]):
                 idempotent=idempotent,
                 null_safe=null_safe,
                 window=window,
+                redefinable=True,
             )
             self.tool.set_inverse(TemplateDeriver(undo_template(handler, keep)))
             return inverse
@@ -145,14 +149,14 @@ class SagaTool(Generic[P, R]):
     def probe(self, fn: F) -> F:
         """Register the decorated function as this tool's prober; asked when an answer was lost."""
         name = self._handler_name("probe")
-        process_handlers().probers.add(name, fn)
+        process_handlers().probers.add(name, fn, redefinable=True)
         self.tool.set_prober(name)
         return fn
 
     def observe(self, fn: F) -> F:
         """Register the decorated function as this tool's reconciler: does the inverse hold?"""
         name = self._handler_name("undo")
-        process_handlers().reconcilers.add(name, fn)
+        process_handlers().reconcilers.add(name, fn, redefinable=True)
         self.tool.set_reconciler(name)
         return fn
 
@@ -187,10 +191,13 @@ class SagaTool(Generic[P, R]):
                 f"{self.tool.name} is bound to another kit than the boundary that it is called in.",
                 fix="Wrap the tool with the boundary's kit.",
             )
-        arguments = self.tool.form.named(args, kwargs, skip=len(owner))
-        call = Invocation(scope, self.tool, arguments, (*owner, *args), kwargs, key)
-        call.owner = owner[0] if owner else self._bound_to
-        if form == "async" or (not form and loop_is_running()):
+        if args:
+            arguments = self.tool.form.named(args, kwargs, skip=len(owner))
+        else:
+            arguments = kwargs.copy()
+        bound_to = owner[0] if owner else self._bound_to
+        call = Invocation(scope, self.tool, arguments, (*owner, *args), kwargs, key, owner=bound_to)
+        if form == "async" or (not form and _running_loop() is not None):
             return call.start()
         return call.run()
 
@@ -255,7 +262,7 @@ class Keyed:
         return Keyed(self._tool, key, self._owner)
 
 
-class Invocation:
+class Invocation(Struct, eq=False):
     """One call in a boundary, to be started on a loop or run on this thread.
 
     Attributes:
@@ -264,27 +271,14 @@ class Invocation:
         owner: the object whose method the tool is, if any.
     """
 
-    __slots__ = ("args", "arguments", "key", "kwargs", "named", "owner", "scope", "tool")
-
-    def __init__(
-        self,
-        scope: Scope,
-        tool: Tool,
-        arguments: dict[str, Any],
-        args: Sequence[Any],
-        kwargs: dict[str, Any],
-        key: str | None,
-        *,
-        named: bool = True,
-    ) -> None:
-        self.scope = scope
-        self.tool = tool
-        self.arguments = arguments
-        self.args = args
-        self.kwargs = kwargs
-        self.key = key
-        self.named = named
-        self.owner: object = None
+    scope: Scope
+    tool: Tool
+    arguments: dict[str, Any]
+    args: Sequence[Any]
+    kwargs: dict[str, Any]
+    key: str | None
+    named: bool = True
+    owner: object = None
 
     def start(self) -> Coroutine[Any, Any, Any]:
         """Return the coroutine of the call; the boundary notices if nobody awaits it."""
@@ -330,7 +324,8 @@ class Invocation:
             outcome = driver.drive(step_protocol(step, None if fresh else self))
         finally:
             reset(STEP_ID, before)
-        kept = driver.interrupts.taken() if driver.interrupts is not None else None
+        held = driver.interrupts
+        kept = held.taken() if held is not None and held.kept else None
         if kept is not None:
             raise kept
         if outcome.error is not None:
