@@ -1,5 +1,6 @@
 # Written by python -m tools.public_door; do not edit.
 
+from agent_saga.asgi.lifespan import saga_lifespan as saga_lifespan
 from agent_saga.controls.approvals import Approval as Approval
 from agent_saga.controls.approvals import ApprovalRequest as ApprovalRequest
 from agent_saga.controls.approvals import ConsoleApprovals as ConsoleApprovals
@@ -23,12 +24,16 @@ from agent_saga.errors import AbortRequested as AbortRequested
 from agent_saga.errors import AgentSagaError as AgentSagaError
 from agent_saga.errors import ApprovalDenied as ApprovalDenied
 from agent_saga.errors import ApprovalRequired as ApprovalRequired
+from agent_saga.errors import ClaimRefused as ClaimRefused
 from agent_saga.errors import CommittedUnsettled as CommittedUnsettled
 from agent_saga.errors import CompensationError as CompensationError
 from agent_saga.errors import ConfigurationError as ConfigurationError
+from agent_saga.errors import DuplicateName as DuplicateName
 from agent_saga.errors import NoBoundary as NoBoundary
 from agent_saga.errors import NotApplied as NotApplied
 from agent_saga.errors import OutcomeUnknown as OutcomeUnknown
+from agent_saga.errors import PluginError as PluginError
+from agent_saga.errors import RecoveryError as RecoveryError
 from agent_saga.errors import RefusedError as RefusedError
 from agent_saga.errors import ReplayConflict as ReplayConflict
 from agent_saga.errors import SagaAborted as SagaAborted
@@ -41,13 +46,13 @@ from agent_saga.errors import StepTimeout as StepTimeout
 from agent_saga.errors import ToolNotAwaited as ToolNotAwaited
 from agent_saga.errors import UndeclaredSemantics as UndeclaredSemantics
 from agent_saga.errors import UndeclaredTool as UndeclaredTool
+from agent_saga.errors import UndoRefused as UndoRefused
 from agent_saga.errors import UnknownHandler as UnknownHandler
 from agent_saga.errors import WALBackpressure as WALBackpressure
 from agent_saga.errors import WALError as WALError
 from agent_saga.errors import WALPoisoned as WALPoisoned
 from agent_saga.errors import WALStalled as WALStalled
 from agent_saga.kit.agent_kit import AgentKit as AgentKit
-from agent_saga.kit.recovery import RecoveryDaemon as RecoveryDaemon
 from agent_saga.kit.scopes import current_saga as current_saga
 from agent_saga.kit.scopes import last_report as last_report
 from agent_saga.kit.scopes import saga as saga
@@ -56,11 +61,13 @@ from agent_saga.kit.status import Status as Status
 from agent_saga.kit.tools import tool as tool
 from agent_saga.observe.events import Event as Event
 from agent_saga.observe.logging import configure_logging as configure_logging
+from agent_saga.plugins.health import Health as Health
 from agent_saga.plugins.markers import hookimpl as hookimpl
 from agent_saga.plugins.registration import compensator as compensator
 from agent_saga.plugins.registration import prober as prober
 from agent_saga.plugins.registration import reconciler as reconciler
 from agent_saga.runtime.composition import tool_executor_stats as tool_executor_stats
+from agent_saga.runtime.daemon import RecoveryDaemon as RecoveryDaemon
 from agent_saga.runtime.logs import set_default_wal as set_default_wal
 from agent_saga.runtime.settings import Settings as Settings
 from agent_saga.wal.base import BackpressurePolicy as BackpressurePolicy
@@ -88,20 +95,25 @@ __all__ = [
     "CallView",
     "CannotTell",
     "Capabilities",
+    "ClaimRefused",
     "CommittedUnsettled",
     "Compensation",
     "CompensationError",
     "ConfigurationError",
     "ConsoleApprovals",
+    "DuplicateName",
     "Event",
     "FileWAL",
+    "Health",
     "MemoryWAL",
     "NoBoundary",
     "NotApplied",
     "Observation",
     "OutcomeUnknown",
+    "PluginError",
     "PreFlightGate",
     "RecoveryDaemon",
+    "RecoveryError",
     "RefusedError",
     "ReplayConflict",
     "RetryPolicy",
@@ -123,6 +135,7 @@ __all__ = [
     "ToolNotAwaited",
     "UndeclaredSemantics",
     "UndeclaredTool",
+    "UndoRefused",
     "UnknownHandler",
     "WALBackpressure",
     "WALError",
@@ -138,6 +151,7 @@ __all__ = [
     "prober",
     "reconciler",
     "saga",
+    "saga_lifespan",
     "saga_scope",
     "semantics_is",
     "set_default_wal",

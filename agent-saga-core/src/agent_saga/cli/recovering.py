@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent_saga.cli.output import printable, say
 from agent_saga.cli.place import log_path
 from agent_saga.errors import RecoveryError
-from agent_saga.kit.recovery import RecoveryDaemon
+from agent_saga.runtime.daemon import RecoveryDaemon
 from agent_saga.plugins.importing import import_modules
-from agent_saga.recovery.recover import Recovered
-from agent_saga.recovery.survey import Found
-from agent_saga.recovery.undo import Planned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from agent_saga.recovery.recover import Recovered
+    from agent_saga.recovery.survey import Found
+    from agent_saga.recovery.undo import Planned
 
 __all__ = ["as_document", "opened", "plan_lines", "result_lines", "saga_of"]
 

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
@@ -26,7 +26,11 @@ from agent_saga.cli.output import note
 from agent_saga.cli.recovering import opened
 from agent_saga.errors import AgentSagaError
 from agent_saga.observe.logging import configure_logging
-from agent_saga.recovery.daemon import Result
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from agent_saga.recovery.daemon import Result
 
 __all__ = ["main", "program"]
 

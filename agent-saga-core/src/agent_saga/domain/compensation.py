@@ -32,9 +32,11 @@ class Compensation:
         nothing: why nothing needs undoing; empty otherwise.
         recorded: the arguments as the log holds them; these are what the inverse is called with, so
             that a program that changes its result afterwards changes nothing here.
+        bound: the registered handler that the tool was declared with, where it is known; a function
+            that is defined again meanwhile, under the same name, does not take its place.
     """
 
-    __slots__ = ("description", "fn", "handler", "kwargs", "nothing", "recorded")
+    __slots__ = ("bound", "description", "fn", "handler", "kwargs", "nothing", "recorded")
 
     def __init__(
         self,
@@ -58,6 +60,7 @@ class Compensation:
         self.description = description
         self.nothing = ""
         self.recorded: bytes | None = None
+        self.bound: object = None
 
     @classmethod
     def none(cls, reason: str) -> Compensation:
@@ -67,6 +70,7 @@ class Compensation:
         answer.kwargs = {}
         answer.description = ""
         answer.recorded = None
+        answer.bound = None
         answer.nothing = reason or "nothing to undo"
         return answer
 

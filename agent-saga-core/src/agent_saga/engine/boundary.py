@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_saga.domain.report import RollbackReport
-from agent_saga.engine import interrupts, journal
+from agent_saga.engine import active, interrupts, journal
 from agent_saga.engine.commit import Committed, commit
 from agent_saga.engine.drive_async import AsyncDriver, drive_shielded
 from agent_saga.engine.drive_sync import SyncDriver
@@ -133,6 +133,7 @@ class Boundary:
             saga = Saga(self.engine, options.name, options.labels, is_async=is_async)
             saga.kit = options.kit
             saga.durable = options.durable
+            active.opened(saga)
             scope = saga.root
         else:
             scope = self._savepoint(outer, is_async=is_async)

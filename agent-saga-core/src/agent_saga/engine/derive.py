@@ -16,8 +16,9 @@ from typing import Any, Protocol
 
 from agent_saga.domain.compensation import Compensation, from_answer
 from agent_saga.domain.templates import Template, template_from
+from agent_saga.engine import calls
 from agent_saga.engine.forms import Form, selected
-from agent_saga.errors import ConfigurationError
+from agent_saga.errors import CompensationError, ConfigurationError
 from agent_saga.plugins.process import compensator_named
 from agent_saga.plugins.registry import Handler, process_handlers
 
@@ -48,10 +49,10 @@ class Deriver(Protocol):
 class TemplateDeriver:
     """Derives by a template; see `domain.templates`."""
 
-    __slots__ = ("_template", "handler", "template")
+    __slots__ = ("_bound", "_template", "handler", "template")
 
     def __init__(self, template: Template) -> None:
-        handler = compensator_named(template.handler)
+        self._bound = handler = compensator_named(template.handler)
         misfit = handler.misfit(template.kwargs, filled=FILLED)
         if misfit:
             raise ConfigurationError(f"The template does not fit its handler: {misfit}.")
@@ -61,7 +62,9 @@ class TemplateDeriver:
 
     def derive(self, sources: Mapping[str, Any]) -> Compensation:
         """Return the inverse that the template gives for this step."""
-        return self._template.fill(sources)
+        inverse = self._template.fill(sources)
+        inverse.bound = self._bound
+        return inverse
 
     @property
     def needs_result(self) -> bool:
@@ -93,8 +96,16 @@ class FactoryDeriver:
         """Return what the factory answers, as a compensation."""
         named = {name: sources.get(name) for name in self.asks}
         if self.needs_result:
-            return from_answer(self.fn(sources["result"], **named))
-        return from_answer(self.fn(**named))
+            return _answer(self.fn(sources["result"], **named))
+        return _answer(self.fn(**named))
+
+
+def _answer(answer: object) -> Compensation:
+    try:
+        return from_answer(answer)
+    except CompensationError:
+        calls.discard(answer)
+        raise
 
 
 def undo_template(handler: Handler, keep: Sequence[str] | None) -> Template:

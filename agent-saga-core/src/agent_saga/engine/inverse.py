@@ -29,11 +29,11 @@ from agent_saga.engine.endings import answered
 from agent_saga.engine.forms import Form, never_ran
 from agent_saga.engine.requests import Call, Durable, Ending, Protocol, Sleep
 from agent_saga.errors import NotApplied, RefusedError, UnknownHandler
+from agent_saga.plugins.registry import Handler
 from agent_saga.wal.encoding import decode
 
 if TYPE_CHECKING:
     from agent_saga.engine.step import Step
-    from agent_saga.plugins.registry import Handler
 
 log = logging.getLogger("agent_saga.engine")
 
@@ -62,8 +62,9 @@ class Attempt:
         self.step = step
         self.inverse = inverse
         self.handler: Handler | None = None
-        bound = inverse.bound
-        if inverse.handler is not None:
+        if isinstance(inverse.bound, Handler):
+            self.handler = inverse.bound
+        elif inverse.handler is not None:
             self.handler = step.scope.saga.engine.handlers.compensators.find(inverse.handler)
         fn = self.handler.fn if self.handler is not None else inverse.fn
         if fn is None:
@@ -156,17 +157,23 @@ def _announced(
 
 
 def _succeeded(ending: Ending) -> bool:
-    if ending.error is not None:
-        return False
-    answer = ending.value
-    return not (isinstance(answer, Observation) and answer.reversed_ is False)
+    return ending.error is None and _denied(ending.value) is None
+
+
+def _denied(answer: object) -> NotApplied | None:
+    """Return what a handler says by its answer if it is that the inverse did not take effect."""
+    if isinstance(answer, Observation) and answer.reversed_ is False:
+        return NotApplied("the handler itself observed that it does not hold")
+    if answer is NotApplied:
+        return NotApplied()
+    return answer if isinstance(answer, NotApplied) else None
 
 
 def _after_failure(  # noqa: PLR0911 - each way an attempt can end is one line
     step: Step, attempt: Attempt, ending: Ending
 ) -> Protocol[Undone | None]:
     """Judge a failed attempt and record it; None when another attempt may be made."""
-    error = ending.error or NotApplied("the handler itself observed that it does not hold")
+    error = ending.error or _denied(ending.value) or NotApplied()
     attempt.error = error
     log.warning("the inverse of %s failed: %r", step.tool.name, error)
     if not ending.started or isinstance(error, NotApplied) or _refused_arguments(attempt, error):

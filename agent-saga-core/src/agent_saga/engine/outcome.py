@@ -8,10 +8,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from agent_saga.errors import AgentSagaError, SecretLeak, one_line
+from agent_saga.engine.forms import Form
+from agent_saga.errors import AgentSagaError, ConfigurationError, SecretLeak, one_line
 from agent_saga.observe.metrics import INVERSES_UNRECORDED, STEPS_WITHOUT_INVERSE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agent_saga.domain.compensation import Compensation
     from agent_saga.engine.ports import Engine
     from agent_saga.engine.step import Step
@@ -50,11 +53,21 @@ def applied(step: Step, result: Any) -> None:
 
 def unusable(inverse: Compensation, engine: Engine) -> str:
     """Return why an inverse cannot be run in this process, or an empty string."""
-    if inverse.nothing or inverse.fn is not None:
+    if inverse.nothing or inverse.bound is not None:
         return ""
     if inverse.handler in engine.handlers.compensators:
         return ""
+    if inverse.fn is not None:
+        return _unfit(inverse.fn)
     return f"its handler {inverse.handler!r} is not registered in this process"
+
+
+def _unfit(fn: Callable[..., Any]) -> str:
+    try:
+        Form(fn, "compensator")
+    except ConfigurationError as error:
+        return error.message
+    return ""
 
 
 def _say_missing(step: Step) -> None:

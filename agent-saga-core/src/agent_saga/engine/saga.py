@@ -30,6 +30,7 @@ from agent_saga.wal.os_port import FORKS, fork_generation
 if TYPE_CHECKING:
     from agent_saga.engine.ports import Engine
     from agent_saga.engine.wrap import Invocation
+    from agent_saga.wal.encoding import Fragment
 
 _GIVEN_PATH = ("",)
 
@@ -122,6 +123,7 @@ class Saga:
     """
 
     __slots__ = (
+        "__weakref__",
         "abort_reason",
         "begun",
         "counts",
@@ -268,8 +270,7 @@ class Saga:
             step = None if anew else self._earlier(call, digest)
             fresh = step is None
             if step is None:
-                step = self._new(call, digest)
-                step.encoded = (encoded, faithful)
+                step = self._new(call, digest, (encoded, faithful))
         if not call.scope.open or self.fork != FORKS.generation:
             self._refuse(call.scope, step if fresh else None)
         return step, fresh
@@ -299,7 +300,7 @@ class Saga:
                 return step
         return None
 
-    def _new(self, call: Invocation, digest: bytes) -> Step:
+    def _new(self, call: Invocation, digest: bytes, encoded: tuple[Fragment, bool]) -> Step:
         scope, tool, key = call.scope, call.tool, call.key
         if key is None:
             ordinals = scope.calls.get(tool.name)
@@ -319,11 +320,12 @@ class Saga:
             call.args,
             call.kwargs,
             digest,
-            keyed=key is not None,
+            key is not None,
+            call.named,
+            call.owner,
+            encoded,
+            self.order(),
         )
-        step.named = call.named
-        step.owner = call.owner
-        step.intent_order = self.order()
         self.steps[step.id] = step
         self.in_flight[id(step)] = step
         if key is not None:

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from agent_saga.domain import identity
 from agent_saga.domain.compensation import Compensation
 from agent_saga.domain.lifecycle import StepState, step_after
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from agent_saga.wal.encoding import Fragment
 
 
-class Step:
+class Step(Struct, eq=False):
     """One tool call.
 
     Attributes:
@@ -50,92 +52,41 @@ class Step:
             running; the ending that came before that.
     """
 
-    __slots__ = (
-        "answered",
-        "approved_by",
-        "approved_rules",
-        "args",
-        "arguments",
-        "compensation",
-        "encoded",
-        "ended_at",
-        "error",
-        "first_at",
-        "generation",
-        "id",
-        "in_flight",
-        "intent_order",
-        "key",
-        "keyed",
-        "kwargs",
-        "late",
-        "mac",
-        "missing",
-        "named",
-        "order",
-        "owner",
-        "parked",
-        "prepared",
-        "provisional",
-        "result",
-        "running",
-        "scope",
-        "spent",
-        "state",
-        "tool",
-        "undo_since",
-        "via",
-        "waiters",
-    )
-
-    def __init__(
-        self,
-        scope: Scope,
-        tool: Tool,
-        key: identity.StepKey,
-        step_id: str,
-        arguments: Mapping[str, Any],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        mac: bytes,
-        *,
-        keyed: bool,
-    ) -> None:
-        self.scope = scope
-        self.tool = tool
-        self.key = key
-        self.keyed = keyed
-        self.id = step_id
-        self.generation = 0
-        self.arguments = arguments
-        self.args = args
-        self.kwargs = kwargs
-        self.mac = mac
-        self.encoded: tuple[Fragment, bool] | None = None
-        self.state = StepState.NEW
-        self.order: int | None = None
-        self.intent_order = 0
-        self.result: Any = None
-        self.prepared: Any = None
-        self.compensation: Compensation | None = None
-        self.provisional: Compensation | None = None
-        self.missing = ""
-        self.error: BaseException | None = None
-        self.answered = True
-        self.ended_at = 0.0
-        self.first_at: float | None = None
-        self.owner: object = None
-        self.in_flight = True
-        self.running = False
-        self.parked = False
-        self.late: tuple[Form, Ending] | None = None
-        self.approved_by = ""
-        self.approved_rules: frozenset[str] = frozenset()
-        self.named = True
-        self.spent = False
-        self.via = identity.FORWARD
-        self.undo_since: float | None = None
-        self.waiters: list[Callable[[], None]] | None = None
+    scope: Scope
+    tool: Tool
+    key: identity.StepKey
+    id: str
+    arguments: Mapping[str, Any]
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    mac: bytes
+    keyed: bool
+    named: bool = True
+    owner: object = None
+    encoded: tuple[Fragment, bool] | None = None
+    intent_order: int = 0
+    generation: int = 0
+    state: StepState = StepState.NEW
+    order: int | None = None
+    result: Any = None
+    prepared: Any = None
+    compensation: Compensation | None = None
+    provisional: Compensation | None = None
+    missing: str = ""
+    error: BaseException | None = None
+    answered: bool = True
+    ended_at: float = 0.0
+    first_at: float | None = None
+    in_flight: bool = True
+    running: bool = False
+    parked: bool = False
+    late: tuple[Form, Ending] | None = None
+    approved_by: str = ""
+    approved_rules: frozenset[str] = frozenset()
+    spent: bool = False
+    via: str = identity.FORWARD
+    undo_since: float | None = None
+    waiters: list[Callable[[], None]] | None = None
 
     def move(self, event: str) -> None:
         """Change the state as the lifecycle table says.

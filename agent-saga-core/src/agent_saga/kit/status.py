@@ -119,6 +119,11 @@ def _tool(runtime: Runtime, wrapped: SagaTool[Any, Any], status: Status) -> None
         )
     elif tool.inverse.handler not in process_handlers().compensators:
         status.blockers.append(f"the handler {tool.inverse.handler!r} is not registered")
+    elif "<locals>" in process_handlers().compensators.get(tool.inverse.handler).owner.name:
+        status.warnings.append(
+            f"{tool.name} can't be undone after a crash: its inverse is defined inside a function, "
+            "and another process does not find it"
+        )
     if tool.prober is None and not tool.idempotent:
         status.warnings.append(f"{tool.name} has no prober; a lost answer needs a human")
 

@@ -57,6 +57,7 @@ class Handler:
         window: for how many seconds `idempotent` holds; None means without limit.
         parameters: the parameters of `fn` by name; empty when they cannot be read.
         is_async: calling `fn` returns an awaitable.
+        redefinable: its name is derived; a function defined inside another one may take it over.
     """
 
     __slots__ = (
@@ -67,6 +68,7 @@ class Handler:
         "null_safe",
         "owner",
         "parameters",
+        "redefinable",
         "window",
     )
 
@@ -88,6 +90,7 @@ class Handler:
         self.window = window
         self.parameters: Mapping[str, inspect.Parameter] = parameters_of(fn)
         self.is_async = is_async_callable(fn)
+        self.redefinable = False
 
     def takes(self, name: str) -> bool:
         """Say whether the function accepts this keyword argument."""
@@ -147,6 +150,7 @@ class HandlerRegistry(NamedRegistry[Handler]):
         idempotent: bool = False,
         window: float | None = None,
         owner: Owner | None = None,
+        redefinable: bool = False,
     ) -> Handler:
         """Register a function under a name.
 
@@ -157,6 +161,8 @@ class HandlerRegistry(NamedRegistry[Handler]):
             idempotent: called again with the same key, it takes effect once.
             window: seconds for which `idempotent` holds; None means without limit.
             owner: who registers it; found from the function when not given.
+            redefinable: a function that is defined inside another function may take the name of one
+                that is too; for names that are derived and that nobody chose.
 
         Raises:
             ConfigurationError: the function or a promise cannot be accepted.
@@ -167,6 +173,7 @@ class HandlerRegistry(NamedRegistry[Handler]):
         handler = Handler(
             name, fn, owner=owner, null_safe=null_safe, idempotent=idempotent, window=window
         )
+        handler.redefinable = redefinable
         self.put(name, handler, handler.owner)
         return handler
 
@@ -184,6 +191,8 @@ class HandlerRegistry(NamedRegistry[Handler]):
     def same(self, present: Handler, thing: Handler) -> bool:
         """Say whether both are one registration; at a prompt, a function defined again replaces."""
         if present.promises() == thing.promises() and present.fn == thing.fn:
+            return True
+        if present.redefinable and thing.redefinable and _local(present.fn) and _local(thing.fn):
             return True
         return _defined_again_at_a_prompt(present.fn, thing.fn)
 
@@ -206,6 +215,10 @@ class HandlerRegistry(NamedRegistry[Handler]):
             fix="Install the package that brings it, or import the module that registers it "
             "(on the command line: --import MODULE).",
         )
+
+
+def _local(fn: Callable[..., Any]) -> bool:
+    return "<locals>" in getattr(fn, "__qualname__", "")
 
 
 def _restore(present: dict[str, Any], before: dict[str, Any]) -> None:

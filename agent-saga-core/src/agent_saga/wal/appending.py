@@ -103,11 +103,11 @@ class AppendingLog(ABC):
 
     @abstractmethod
     def _after_write(self) -> None:
-        """Note that `written` has grown; lock held."""
+        """Note that much was written that is not yet durable; lock held."""
 
     @abstractmethod
     def _after_drain(self) -> None:
-        """Note that a drain has ended well; no lock held."""
+        """Note that a drain has ended well, where what is written is durable; no lock held."""
 
     @abstractmethod
     def _poison(self, error: BaseException) -> None:
@@ -149,8 +149,13 @@ class AppendingLog(ABC):
         if event in _REFUSABLE and not self._admit(event):
             return self.seq
         entry = (time.time_ns() // 1000, event, saga, epoch, step, generation, fragment)
+        size = size_of(entry)
         with self._lock:
-            return self._enqueue(entry)
+            if self._cause is not None or self._closed:
+                raise self._refusal()
+            if self._must_seal(size):
+                self._buffer.put_seal(entry[0])
+            return self._buffer.put(entry, size)
 
     def append_out(
         self,
@@ -315,12 +320,15 @@ class AppendingLog(ABC):
             self._drain()
         finally:
             self._io.release()
-        self._after_drain()
+        if self.syncs_inline:
+            self._after_drain()
 
     def _drain(self) -> None:
         """Write batch by batch; io lock held."""
         with self._lock:
-            batch = self._stamp()
+            if self._cause is not None:
+                raise poisoned(self._cause)
+            batch = self._buffer.stamp(self.synced)
         while batch is not None:
             try:
                 self._write(batch)
@@ -345,8 +353,10 @@ class AppendingLog(ABC):
         counters.writes += 1
         counters.records += batch.records
         counters.bytes += len(batch.data)
-        more = self._buffer.written()
-        self._after_write()
+        buffer = self._buffer
+        more = buffer.written()
+        if buffer.backlog > self.max_unsynced // 4:
+            self._after_write()
         return self._stamp() if more else None
 
     def out_future(self, seq: int, loop: asyncio.AbstractEventLoop) -> Future | None:

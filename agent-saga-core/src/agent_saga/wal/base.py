@@ -252,14 +252,13 @@ class BaseWAL(AppendingLog):
                 _log.exception("An observer of the log failed; the log goes on.")
 
     def _after_write(self) -> None:
-        if self._buffer.backlog > self.max_unsynced // 4 and not self.syncs_inline:
+        if not self.syncs_inline:
             self._want(self.written)
 
     def _after_drain(self) -> None:
-        if self.syncs_inline:
-            with self._lock:
-                self._buffer.syncing()
-            self._settle(self.written)
+        with self._lock:
+            self._buffer.syncing()
+        self._settle(self.written)
 
     def _mark(self) -> None:
         """Write the watermark that no later record has carried."""

@@ -13,7 +13,9 @@ Rules of this part:
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from agent_saga.domain.records import Ev
 from agent_saga.wal.encoding import masked
@@ -28,7 +30,7 @@ Durable = tuple[int, Entry]
 """A record that became durable: its sequence and what was appended."""
 
 
-class Batch(NamedTuple):
+class Batch(Struct, frozen=True, gc=False):
     """Stamped lines that are written together.
 
     `last` is the sequence of the last line; `seals` says that this line seals its segment.

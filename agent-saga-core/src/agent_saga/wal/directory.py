@@ -21,7 +21,14 @@ from agent_saga.wal.os_port import NETWORK_FILE_SYSTEMS
 if TYPE_CHECKING:
     from agent_saga.wal.os_port import OsPort
 
-__all__ = ["LAYOUT", "WRITERS", "check_readable", "make_log_directory", "write_all"]
+__all__ = [
+    "LAYOUT",
+    "WRITERS",
+    "check_readable",
+    "make_log_directory",
+    "short_write",
+    "write_all",
+]
 
 WRITERS: Final = "writers"
 LAYOUT: Final = 1
@@ -171,4 +178,9 @@ def write_all(port: OsPort, fd: int, data: bytes, offset: int) -> None:
     """
     count = port.pwrite(fd, data, offset)
     if count != len(data):
-        raise OSError(f"a write of {len(data)} bytes came up short at {count}")
+        raise short_write(count, data)
+
+
+def short_write(count: int, data: bytes) -> OSError:
+    """The error of a write that took only `count` bytes."""
+    return OSError(f"a write of {len(data)} bytes came up short at {count}")

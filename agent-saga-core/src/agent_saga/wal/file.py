@@ -123,7 +123,7 @@ class FileWAL(BaseWAL):
             segments.room_for_intent()
 
     def _write(self, batch: Batch) -> None:
-        segments = self._open_segments()
+        segments = self._segments or self._open_segments()
         segments.write(batch.data, batch.last)
         if batch.seals:
             segments.seal()

@@ -50,10 +50,15 @@ Chain = tuple[int, bytes]
 """Where a writer's chain stands: the last sequence and its hash."""
 
 _OVERHEAD: Final = 190
+_STAMPED: Final = (
+    b'{"v":' + str(FORMAT).encode() + b',"q":%d,"m":%d,"t":%d,"e":%b,"s":%b,"p":%d,"k":%b,"g":%d,'
+)
 _SALT: Final = 16
 _SALTS: Final = 64
 _TO_URL: Final = bytes.maketrans(b"+/", b"-_")
 _FROM_URL: Final = bytes.maketrans(b"-_", b"+/")
+_LAST_OF_HASH: Final = frozenset(bytes([letter]) for letter in b"AEIMQUYcgkosw048")
+_LAST_OF_SALT: Final = frozenset(bytes([letter]) for letter in b"AQgw")
 _QUOTED_MAX: Final = 4096
 _quoted: dict[str, bytes] = {}
 _decode_text: Final = msgspec.json.Decoder(str).decode
@@ -159,10 +164,12 @@ def stamped(
     """
     seq, previous = chain
     lines = []
+    known = _quoted.get
     for time, event, saga, epoch, step, generation, payload in entries:
         seq += 1
-        envelope = b'{"v":%d,"q":%d,"m":%d,"t":%d,"e":%b,"s":%b,"p":%d,"k":%b,"g":%d,' % (
-            FORMAT, seq, mark, time, _text(event), _text(saga), epoch, _text(step), generation,
+        envelope = _STAMPED % (
+            seq, mark, time, known(event) or _text(event), known(saga) or _text(saga), epoch,
+            known(step) or _text(step), generation,
         )  # fmt: skip
         salt, salt_text = salts.take()
         digest = sha256(salt + payload).digest()
@@ -228,9 +235,13 @@ def hash_bytes(text: bytes) -> bytes:
     """The bytes of a hash, digest or salt as it stands in a line.
 
     Raises:
-        ValueError: it is not written as this module writes it.
+        ValueError: it is not written as this module writes it, to the last bit.
     """
-    return a2b_base64(text.translate(_FROM_URL) + b"=" * (-len(text) % 4))
+    ends = _LAST_OF_HASH if len(text) == 43 else _LAST_OF_SALT
+    if text[-1:] not in ends:
+        raise ValueError(text)
+    padded = text.translate(_FROM_URL) + b"=" * (-len(text) % 4)
+    return a2b_base64(padded, strict_mode=True)
 
 
 def _text(text: str) -> bytes:
@@ -257,4 +268,4 @@ def _json_text(raw: bytes) -> Any:
 
 
 def _b64(data: bytes) -> bytes:
-    return b2a_base64(data, newline=False).rstrip(b"=").translate(_TO_URL)
+    return b2a_base64(data, newline=False).translate(_TO_URL, b"=")

@@ -3,7 +3,8 @@
 Rules of this part:
 
 - A line ends with a line break; zeros before it are allocated space and are stripped. A rest
-  without a line break is given too: it is what was being written when everything stopped.
+  without a line break is given too: it is what was being written when everything stopped. So is
+  what stands before a long run of zeros, since no line holds a zero.
 - A line longer than any record is given as one line without content, and so is what the operating
   system cannot read: both are bad places, not errors.
 """
@@ -25,18 +26,20 @@ if TYPE_CHECKING:
 __all__ = ["Line", "lines_of", "segments_in"]
 
 _CHUNK: Final = 256 * 1024
+_ZEROS: Final = bytes(_CHUNK)
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
     """A line and where it stands; `behind` is the offset of the next one.
 
-    `problem` says why a place has no content at all.
+    `zeros` tells how many zeros stood before it, `problem` why a place has no content at all.
     """
 
     segment: int
     offset: int
     behind: int
     data: bytes
+    zeros: int = 0
     problem: str = ""
 
 
@@ -63,7 +66,8 @@ def lines_of(
         try:
             fd = port.open(os.path.join(folder, segments[index]), os.O_RDONLY)
         except OSError as error:
-            yield Line(index, start, start, b"", f"the segment cannot be opened ({error})")
+            problem = f"the segment cannot be opened ({error})"
+            yield Line(index, start, start, b"", problem=problem)
             continue
         try:
             yield from _lines_in(port, fd, index, start)
@@ -78,20 +82,33 @@ def _lines_in(port: OsPort, fd: int, index: int, offset: int) -> Iterator[Line]:
         try:
             chunk = port.pread(fd, _CHUNK, position)
         except OSError as error:
-            yield Line(index, offset, offset, b"", f"the segment cannot be read ({error})")
+            problem = f"the segment cannot be read ({error})"
+            yield Line(index, offset, offset, b"", problem=problem)
             return
-        if not chunk:
-            break
+        if not chunk or _is_zero(chunk):
+            if long or not _is_zero(rest):
+                yield _line(index, offset, position, rest)
+            if not chunk:
+                return
+            rest, long = b"", False
+            position = offset = position + len(chunk)
+            continue
         position += len(chunk)
         *whole, rest = (rest + chunk if rest else chunk).split(b"\n")
         for data in whole:
             behind = offset + len(data) + 1
-            yield Line(index, offset, behind, b"" if long else data.lstrip(b"\0"))
+            yield _line(index, offset, behind, b"" if long else data)
             offset, long = behind, False
-        if rest and (long or len(rest) > MAX_LINE or not rest.strip(b"\0")):
-            long = long or bool(rest.strip(b"\0"))
-            offset += len(rest)
-            rest = b""
-    rest = rest.lstrip(b"\0")
-    if rest or long:
-        yield Line(index, offset, offset + len(rest), rest)
+        if long or len(rest) > MAX_LINE:
+            offset, rest, long = offset + len(rest), b"", True
+
+
+def _line(index: int, offset: int, behind: int, data: bytes) -> Line:
+    if data[:1] != b"\0":
+        return Line(index, offset, behind, data)
+    content = data.lstrip(b"\0")
+    return Line(index, offset, behind, content, zeros=len(data) - len(content))
+
+
+def _is_zero(data: bytes) -> bool:
+    return data == _ZEROS[: len(data)]

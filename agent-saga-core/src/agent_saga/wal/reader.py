@@ -158,6 +158,8 @@ class _WriterScan:
                 self._advance(record)
                 yield record
                 continue
+            if record is not None and self._outruns(line, record):
+                record = None
             damage = self._judge(line, record)
             if damage is not None:
                 yield damage
@@ -218,6 +220,19 @@ class _WriterScan:
             self._resume(record)
         return damage
 
+    def _outruns(self, line: Line, record: Record) -> bool:
+        """Whether a record's sequence is higher than that of the next one: it tells a wrong one."""
+        if record.seq <= self.expected:
+            return False
+        for ahead in self._ahead(line):
+            later = parsed(ahead.data, self.writer)
+            if later is not None:
+                return later.seq <= record.seq
+        return False
+
+    def _ahead(self, line: Line) -> Iterator[Line]:
+        return lines_of(self.port, self.folder, self.segments, line.segment, line.behind)
+
     def _judge_repeated(self, line: Line, record: Record) -> Damage | None:
         if self.window.get(record.seq) == self._mark_of(record):
             return None
@@ -231,7 +246,7 @@ class _WriterScan:
         wanted = self.expected
         if record is not None and record.mark >= wanted:
             return _DAMAGE
-        for ahead in lines_of(self.port, self.folder, self.segments, line.segment, line.behind):
+        for ahead in self._ahead(line):
             later = parsed(ahead.data, self.writer)
             if later is None:
                 continue
@@ -239,14 +254,15 @@ class _WriterScan:
                 return _REWRITTEN
             if later.mark >= wanted:
                 return _DAMAGE
-        foreign = wanted == 1 and line.data and format_of(line.data) is None
+        begins = wanted == 1 and line.offset == line.zeros == 0
+        foreign = begins and line.data and format_of(line.data) is None
         return _DAMAGE if foreign or line.problem else _TORN
 
     def _reason(self, line: Line, record: Record | None) -> str:
         if line.problem:
             return line.problem
         if record is None:
-            return "it is no whole record"
+            return "it is no whole record that fits here"
         if record.seq > self.expected:
             return f"the records from {self.expected} to {record.seq - 1} are missing"
         return "its hash does not follow from the record before it"

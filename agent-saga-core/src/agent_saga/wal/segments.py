@@ -21,7 +21,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from agent_saga.errors import WALFull
-from agent_saga.wal.directory import write_all
+from agent_saga.wal.directory import short_write, write_all
 from agent_saga.wal.waiters import stalled
 from agent_saga.wal.worker import Worker
 
@@ -203,7 +203,9 @@ class Segments:
         if done >= last:
             return
         try:
-            write_all(self._port, segment.fd, data, end)
+            count = self._port.pwrite(segment.fd, data, end)
+            if count != len(data):
+                raise short_write(count, data)
         except OSError as error:
             self._broken = error
             self._replace()

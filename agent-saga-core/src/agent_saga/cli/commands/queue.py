@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from agent_saga.cli.exits import Exit
@@ -10,7 +12,9 @@ from agent_saga.cli.output import printable, say, say_json
 from agent_saga.cli.place import log_path
 from agent_saga.cli.recovering import as_document, opened, result_lines, saga_of
 from agent_saga.recovery.queue import cases, describe
-from agent_saga.recovery.survey import Found
+
+if TYPE_CHECKING:
+    from agent_saga.recovery.survey import Found
 
 __all__ = ["command"]
 

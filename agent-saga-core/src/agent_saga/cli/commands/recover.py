@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from agent_saga.cli.exits import Exit
 from agent_saga.cli.options import import_option, log_options
 from agent_saga.cli.output import printable, say, say_json
 from agent_saga.cli.recovering import as_document, opened, plan_lines, result_lines
-from agent_saga.recovery.undo import Plan
+
+if TYPE_CHECKING:
+    from agent_saga.recovery.undo import Plan
 
 __all__ = ["command"]
 

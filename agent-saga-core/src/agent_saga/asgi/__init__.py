@@ -1,0 +1,1 @@
+"""agent-saga beside an ASGI application: `saga_lifespan`."""

@@ -1,0 +1,106 @@
+"""The lifespan of an ASGI application (FastAPI, Starlette): the log, and recovery beside it.
+
+Rules of this part:
+
+- On start the log becomes the default one of the process, and a recovery daemon watches it on a
+  thread of its own. Several workers may share one path: each has its own writer, and a daemon
+  never touches the sagas of a process that lives.
+- On shutdown the daemon stops, open sagas are given a bounded time to end and undo themselves, and
+  the log is closed. What does not end in time is left in the log; a later process recovers it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final
+
+from agent_saga.engine.active import active
+from agent_saga.plugins.importing import import_modules
+from agent_saga.runtime.daemon import RecoveryDaemon
+from agent_saga.runtime.logs import set_default_wal, wal_at
+from agent_saga.runtime.settings import Settings
+from agent_saga.wal.base import BaseWAL
+
+log = logging.getLogger("agent_saga.asgi")
+
+GRACE: Final = 25.0
+"""Seconds that open sagas are given at shutdown."""
+
+Lifespan = Callable[[Any], AbstractAsyncContextManager[None]]
+
+
+def saga_lifespan(
+    wal: BaseWAL | str | os.PathLike[str],
+    *,
+    interval: float = 5.0,
+    grace: float = GRACE,
+    imports: Sequence[str] = (),
+    settings: Settings | None = None,
+) -> Lifespan:
+    """Return a lifespan for `FastAPI(lifespan=…)`.
+
+    Args:
+        wal: the log, its path or its address; it becomes the default log while the application
+            runs.
+        interval: seconds between two looks at the log.
+        grace: seconds that open sagas are given at shutdown.
+        imports: modules that register the handlers that recovery needs.
+        settings: how recovery runs; read from the environment when not given.
+
+    Raises:
+        ConfigurationError: when the application starts, if the log is not one in files.
+        PluginError: when the application starts, if a module cannot be loaded.
+    """
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Any) -> AsyncIterator[None]:
+        del app
+        opened = wal_at(wal, settings)
+        import_modules(imports)
+        daemon = RecoveryDaemon(opened, settings=settings, by=f"lifespan of {os.getpid()}")
+        set_default_wal(opened)
+        watching = threading.Thread(
+            target=daemon.watch, args=(interval,), name="agent-saga-recovery", daemon=True
+        )
+        watching.start()
+        try:
+            yield
+        finally:
+            set_default_wal(None)
+            await _shut_down(daemon, watching, opened, grace)
+
+    return lifespan
+
+
+async def _shut_down(
+    daemon: RecoveryDaemon, watching: threading.Thread, wal: BaseWAL, grace: float
+) -> None:
+    daemon.stop()
+    left = await _ended(wal, grace)
+    if left:
+        log.error(
+            "%d sagas had not ended after %.0f s and are left to recovery: %s",
+            left,
+            grace,
+            wal.address,
+        )
+    await asyncio.to_thread(watching.join, grace)
+    daemon.close()
+    await wal.aclose()
+
+
+async def _ended(wal: BaseWAL, grace: float) -> int:
+    """Wait until the sagas on this log have ended; return how many have not."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + grace
+    while True:
+        left = sum(saga.engine.wal is wal for saga in active())
+        if not left or loop.time() >= end:
+            return left
+        await asyncio.sleep(0.02)
