@@ -13,7 +13,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from agent_saga_testing.faults import FaultyPort
 
 from agent_saga.errors import (
     SagaFenced,
@@ -27,6 +26,7 @@ from agent_saga.wal.lock import add_fence
 from agent_saga.wal.os_port import OsPort, fork_generation
 from agent_saga.wal.reader import scan, writers_of
 from agent_saga.wal.writer import is_writer_id
+from agent_saga_testing.faults import FaultyPort
 
 EVENTS = ["WRITER_OPEN", "STEP_INTENT", "STEP_COMMITTED"]
 
@@ -180,11 +180,11 @@ def test_records_come_back_in_order(open_log, look):
 
 def test_every_line_is_json_that_other_tools_can_read(open_log):
     log = open_log()
-    log.append("STEP_INTENT", saga="\ud800 \x00 \n \" \\ 日本", payload={"text": "\x00\n\u2028"})
+    log.append("STEP_INTENT", saga='\ud800 \x00 \n " \\ 日本', payload={"text": "\x00\n\u2028"})
     log.close()
     lines = next(folder_of(log).glob("seg-*")).read_bytes().splitlines()
     read = [json.loads(line) for line in lines]
-    assert read[1]["s"] == "\ud800 \x00 \n \" \\ 日本"
+    assert read[1]["s"] == '\ud800 \x00 \n " \\ 日本'
     assert [line["q"] for line in read] == [1, 2, 3]
 
 
@@ -243,7 +243,10 @@ def test_closing_ends_the_chain_gives_space_back_and_is_final(open_log, look):
     write_two(log)
     log.close()
     log.close()
-    assert [path.name for path in sorted(folder_of(log).iterdir())] == ["lock", "seg-00000001.jsonl"]
+    assert [path.name for path in sorted(folder_of(log).iterdir())] == [
+        "lock",
+        "seg-00000001.jsonl",
+    ]
     assert (folder_of(log) / "seg-00000001.jsonl").stat().st_size < 4096
     records, _ = look()
     assert records[-1].event == "WRITER_CLOSE"

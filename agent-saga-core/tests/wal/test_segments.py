@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from agent_saga_testing.faults import FOR_EVER, FaultyPort
 
 from agent_saga.errors import WALError, WALFull, WALPathError, WALPoisoned
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.segments import FIRST_SIZE, LAST_SIZE, segment_size
+from agent_saga_testing.faults import FOR_EVER, FaultyPort
 
 TEXT = "x" * 2000
 

@@ -8,12 +8,12 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from agent_saga_testing.faults import FOR_EVER, FaultyPort
 
 from agent_saga.errors import SagaFenced, WALBackpressure, WALPoisoned, WALStalled
 from agent_saga.wal.base import BackpressurePolicy
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.memory import MemoryWAL
+from agent_saga_testing.faults import FOR_EVER, FaultyPort
 
 
 def begun(open_log: Callable[..., FileWAL], **options: object) -> tuple[FileWAL, FaultyPort]:

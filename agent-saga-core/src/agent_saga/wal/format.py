@@ -123,18 +123,17 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 class Salts:
     """Random salts, drawn many at a time: one call of the operating system serves 64 records."""
 
-    __slots__ = ("_ready",)
+    __slots__ = ("ready",)
 
     def __init__(self) -> None:
-        self._ready: list[tuple[bytes, bytes]] = []
+        self.ready: list[tuple[bytes, bytes]] = []
 
-    def take(self) -> tuple[bytes, bytes]:
-        """A salt nobody has used, and how it is written."""
-        if not self._ready:
-            drawn = os.urandom(_SALT * _SALTS)
-            salts = [drawn[at : at + _SALT] for at in range(0, len(drawn), _SALT)]
-            self._ready = [(salt, _b64(salt)) for salt in salts]
-        return self._ready.pop()
+    def drawn(self) -> list[tuple[bytes, bytes]]:
+        """Draw salts, each with how it is written; who takes one takes it out of `ready`."""
+        drawn = os.urandom(_SALT * _SALTS)
+        salts = [drawn[at : at + _SALT] for at in range(0, len(drawn), _SALT)]
+        self.ready = [(salt, _b64(salt)) for salt in salts]
+        return self.ready
 
 
 def first_hash(writer: str) -> bytes:
@@ -171,7 +170,7 @@ def stamped(
             seq, mark, time, known(event) or _text(event), known(saga) or _text(saga), epoch,
             known(step) or _text(step), generation,
         )  # fmt: skip
-        salt, salt_text = salts.take()
+        salt, salt_text = (salts.ready or salts.drawn()).pop()
         digest = sha256(salt + payload).digest()
         previous = sha256(previous + envelope + digest).digest()
         lines.append(

@@ -29,22 +29,19 @@ _SHORT_TEXT: Final = 9
 def plain(value: object) -> bool:
     """Whether the value can be stored as it is."""
     texts: list[str] = []
-    if type(value) is dict:
-        found = _plain_dict(value, MAX_DEPTH - 1, texts)
+    if type(value) is dict and len(value) <= MAX_ITEMS and value.keys() <= _KNOWN:
+        found = _plain_items(value.values(), MAX_DEPTH - 1, texts)
     else:
         found = _plain_items((value,), MAX_DEPTH, texts)
-    return found and (not texts or _harmless_texts(texts))
+    if not found or not texts:
+        return found
+    joined = "\n".join(texts)  # one look at all of them can only see more than one at each
+    return len(joined) <= MAX_PAYLOAD and not looks_secret(joined)
 
 
 def plain_data(value: object) -> bool:
     """Whether JSON carries the value exactly, secrets or not."""
     return _data_items((value,), MAX_DEPTH)
-
-
-def _harmless_texts(texts: list[str]) -> bool:
-    """Whether no text looks like a secret: one look at all of them, which can only see more."""
-    joined = "\n".join(texts)
-    return len(joined) <= MAX_PAYLOAD and not looks_secret(joined)
 
 
 def _plain_dict(value: dict[Any, Any], depth: int, texts: list[str]) -> bool:
