@@ -30,6 +30,7 @@ import re
 import shlex
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -184,7 +185,7 @@ def _as_run(command: str) -> list[str]:
         return [sys.executable, str(tree.ROOT / "examples" / "demo.py")]
     if words[0] in ("python", "python3"):
         return [sys.executable, *words[1:]]
-    return [os.path.join(os.path.dirname(sys.executable), words[0]), *words[1:]]  # noqa: PTH118, PTH120
+    return words
 
 
 def _compare(told: str, printed: str, line: int) -> None:
@@ -194,4 +195,6 @@ def _compare(told: str, printed: str, line: int) -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path.cwd()))
+    # Programs are those of this environment, whether or not it was activated.
+    os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
     print(f"{run(Path(sys.argv[1]).resolve())} blocks ran")

@@ -25,6 +25,7 @@ import click
 import agent_saga
 from agent_saga import errors
 from agent_saga.cli.main import program
+from agent_saga.cli.recoveryd import program as recoveryd
 from agent_saga.domain.records import NEEDS, Ev, Need
 from agent_saga.engine.tool import declare
 from agent_saga.runtime.settings import defaults_table
@@ -233,14 +234,20 @@ def _need(need: Need) -> str:
 
 def _commands() -> Iterator[str]:
     yield "# Commands"
-    context = click.Context(program, info_name="agent-saga", terminal_width=90)
-    yield _code(program.get_help(context))
-    for name in program.list_commands(context):
-        command = program.get_command(context, name)
-        if command is not None:
-            inner = click.Context(command, context, info_name=name, terminal_width=90)
-            yield f"## {name}"
-            yield _code(command.get_help(inner))
+    yield "Every command takes `--help`."
+    for name, command in (("agent-saga", program), ("saga-recoveryd", recoveryd)):
+        yield from _command(name, command, None)
+
+
+def _command(name: str, command: click.Command, above: click.Context | None) -> Iterator[str]:
+    context = click.Context(command, above, info_name=name, terminal_width=90)
+    yield f"## {context.command_path}"
+    yield _code(command.get_help(context))
+    if isinstance(command, click.Group):
+        for inner in command.list_commands(context):
+            found = command.get_command(context, inner)
+            if found is not None:
+                yield from _command(inner, found, context)
 
 
 def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
