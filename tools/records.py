@@ -1,4 +1,4 @@
-"""What each record of the log says, in one sentence, for the reference."""
+"""What each record of the log says, in one sentence, for the reference; a new one is told here."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ SAYS: Final = {
     "MARK": "Everything up to a sequence number is known to be on disk.",
     "SAGA_BEGIN": "A boundary began: its name and labels. Written with its first step.",
     "SAGA_CLAIM": "Another process took the saga over: why, who asked, and where its log was cut.",
+    "SAGA_SUSPENDED": "The run waits, neither ended nor dead: for what, until when, and what then.",
+    "SAGA_RESUMED": "A run that had waited goes on: who took it up.",
     "SAGA_RELEASED": "The process gave the saga up, without having finished it.",
     "SAGA_UNWINDING": "Undoing began: why. No step may start from here on.",
     "SAGA_COMMITTED": "The boundary was left well; the steps of which the ending is unknown.",

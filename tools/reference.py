@@ -219,7 +219,7 @@ def _records() -> Iterator[str]:
         "on. *Handed over*: with the operating system before the program goes on, so that a killed "
         "process loses nothing."
     )
-    rows = [(f"`{name}`", SAYS[name], _need(NEEDS[name])) for name in event_names()]
+    rows = [(f"`{name}`", SAYS.get(name, ""), _need(NEEDS[name])) for name in event_names()]
     yield _table(("record", "what it says", "needs"), rows)
 
 

@@ -22,7 +22,8 @@ def test_there_is_no_other_page():
 
 
 def test_every_record_is_told():
-    assert list(SAYS) == reference.event_names()
+    untold = set(reference.event_names()) - set(SAYS)
+    assert not untold, "tell them in tools/records.py"
 
 
 def test_a_docstring_becomes_markdown():
