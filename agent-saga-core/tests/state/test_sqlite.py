@@ -1,7 +1,8 @@
-"""What only the SQLite store has: its file, its errors, its batches."""
+"""What only the SQLite store has: its file, and what it does when processes fork."""
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sqlite3
@@ -13,54 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_saga.errors import NotRecordable, StateError, StateUnavailable
+from agent_saga.errors import NotRecordable, StateError
 from agent_saga.state.base import Change
 from agent_saga.state.sqlite import SQLiteStateStore
-
-
-def count_up(docs):
-    count = (docs["n"] or {"n": 0})["n"] + 1
-    return Change(count, {"n": {"n": count}})
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "log" / "state.sqlite"
-
-
-@pytest.fixture
-def store(path):
-    with SQLiteStateStore(path) as store:
-        yield store
-
-
-class Failing(sqlite3.Connection):
-    """A connection whose statements fail while a test wants them to."""
-
-    code = 0
-    matching = ""
-    seen: list[str]
-
-    def execute(self, sql, *args):
-        type(self).seen.append(sql)
-        if type(self).code and type(self).matching in sql:
-            error = sqlite3.OperationalError("made by a test")
-            error.sqlite_errorcode = type(self).code
-            raise error
-        return super().execute(sql, *args)
-
-
-@pytest.fixture
-def failing(path):
-    kind = type("Failing", (Failing,), {"seen": []})
-
-    def connect(*args, **kwargs):
-        return sqlite3.connect(*args, factory=kind, **kwargs)
-
-    with SQLiteStateStore(path, connect=connect) as store:
-        store.failing = kind
-        yield store
-        kind.code = 0
 
 
 def test_reading_and_deciding_nothing_make_no_file(store, tmp_path):
@@ -74,7 +30,7 @@ def test_reading_and_deciding_nothing_make_no_file(store, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_file_and_its_folder_are_the_owners_only(store, path):
+def test_the_file_and_its_folder_are_the_owners_only(store, path, count_up):
     umask = os.umask(0o022)
     try:
         store.transact(["n"], count_up)
@@ -90,26 +46,69 @@ def test_the_file_and_its_folder_are_the_owners_only(store, path):
     assert (path.parent / ".gitignore").read_text() == "*\n"
 
 
-def test_a_folder_that_is_there_stays_as_it_is(store, path):
+def test_a_folder_that_is_there_stays_as_it_is(store, path, count_up):
     path.parent.mkdir(mode=0o755)
     store.transact(["n"], count_up)
     assert not (path.parent / ".gitignore").exists()
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o755
 
 
-def test_closing_leaves_one_file(path):
+@pytest.mark.parametrize("error", [PermissionError, AttributeError])
+def test_the_file_is_its_owners_where_files_are_made_by_opening_only(
+    store, path, monkeypatch, error, count_up
+):
+    def refuses(*_args):
+        raise error
+
+    monkeypatch.setattr(os, "mknod", refuses)
+    assert store.transact(["n"], count_up) == 1
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("name", ["mkdir", "mknod", "fsync"])
+def test_what_the_system_refuses_is_named(store, path, monkeypatch, name, count_up):
+    def refuses(*_args, **_kwargs):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(os, name, refuses)
+    with pytest.raises(StateError, match="Read-only file system") as caught:
+        store.transact(["n"], count_up)
+    assert str(path) in str(caught.value)
+    monkeypatch.undo()
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.fstat(fd).st_ino))
+    assert store.transact(["n"], count_up) == 1
+    assert {path.parent.stat().st_ino, path.parent.parent.stat().st_ino} <= set(synced)
+
+
+def test_a_file_system_without_shared_memory_is_refused(path, count_up):
+    class NoWriteAhead(sqlite3.Connection):
+        def execute(self, sql, *args):
+            return super().execute(sql.replace("= WAL", "= DELETE"), *args)
+
+    def connect(*args, **kwargs):
+        return sqlite3.connect(*args, factory=NoWriteAhead, **kwargs)
+
+    with (
+        SQLiteStateStore(path, connect=connect) as store,
+        pytest.raises(StateError, match="share memory"),
+    ):
+        store.transact(["n"], count_up)
+
+
+def test_closing_leaves_one_file(path, count_up):
     with SQLiteStateStore(path) as store:
         store.transact(["n"], count_up)
     assert sorted(file.name for file in path.parent.iterdir()) == [".gitignore", "state.sqlite"]
 
 
-def test_two_stores_of_one_process_share_the_file(path):
+def test_two_stores_of_one_process_share_the_file(path, count_up):
     with SQLiteStateStore(path) as first, SQLiteStateStore(path) as second:
         answers = [store.transact(["n"], count_up) for store in (first, second) * 5]
     assert answers == list(range(1, 11))
 
 
-def test_a_store_that_nobody_keeps_closes_itself(path):
+def test_a_store_that_nobody_keeps_closes_itself(path, count_up):
     store = SQLiteStateStore(path)
     store.transact(["n"], count_up)
     del store
@@ -132,7 +131,7 @@ def test_a_program_that_never_closes_ends_and_loses_nothing(path):
         assert store.get("n") == {"n": 7}
 
 
-def test_a_plain_file_in_place_of_the_folder_is_named(tmp_path):
+def test_a_plain_file_in_place_of_the_folder_is_named(tmp_path, count_up):
     (tmp_path / "log").write_text("a file")
     with SQLiteStateStore(tmp_path / "log" / "state.sqlite") as store:
         assert store.get("n") is None
@@ -141,7 +140,7 @@ def test_a_plain_file_in_place_of_the_folder_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"not a database" * 100, b"\xff" * 5000, b"SQLite format 3\0"])
-def test_a_damaged_file_is_named_and_kept(store, path, content):
+def test_a_damaged_file_is_named_and_kept(store, path, content, count_up):
     path.parent.mkdir()
     path.write_bytes(content)
     for use in (lambda: store.transact(["n"], count_up), lambda: store.get("n"), store.scan):
@@ -163,7 +162,7 @@ def test_damage_inside_is_found_and_named(path):
         store.scan()
 
 
-def test_another_programs_database_is_refused_unchanged(store, path):
+def test_another_programs_database_is_refused_unchanged(store, path, count_up):
     path.parent.mkdir()
     other = sqlite3.connect(path)
     other.execute("CREATE TABLE theirs (x)")
@@ -175,7 +174,7 @@ def test_another_programs_database_is_refused_unchanged(store, path):
     assert path.read_bytes() == before
 
 
-def test_a_newer_schema_is_refused(store, path):
+def test_a_newer_schema_is_refused(store, path, count_up):
     store.transact(["n"], count_up)
     with sqlite3.connect(path) as newer:
         newer.execute("PRAGMA user_version = 99")
@@ -195,7 +194,7 @@ def test_a_newer_schema_is_refused(store, path):
         (b'{"doc":{}}', "damaged"),
     ],
 )
-def test_a_damaged_document_is_named_and_the_others_go_on(store, path, body, what):
+def test_a_damaged_document_is_named_and_the_others_go_on(store, path, body, what, count_up):
     store.transact(["n"], count_up)
     with sqlite3.connect(path) as other:
         other.execute("INSERT INTO documents VALUES ('bad', ?)", (body,))
@@ -208,7 +207,7 @@ def test_a_damaged_document_is_named_and_the_others_go_on(store, path, body, wha
 
 
 @pytest.mark.parametrize("replace", [False, True])
-def test_a_file_that_went_away_is_refused_from_then_on(store, path, replace):
+def test_a_file_that_went_away_is_refused_from_then_on(store, path, replace, count_up):
     store.transact(["n"], count_up)
     path.rename(path.with_name("moved"))
     if replace:
@@ -220,145 +219,8 @@ def test_a_file_that_went_away_is_refused_from_then_on(store, path, replace):
     assert path.exists() is replace
 
 
-@pytest.mark.parametrize(
-    ("code", "what"),
-    [
-        (sqlite3.SQLITE_FULL, "no room"),
-        (sqlite3.SQLITE_IOERR_FSYNC, "could not be read or written"),
-        (sqlite3.SQLITE_READONLY, "cannot be written"),
-        (sqlite3.SQLITE_CANTOPEN, "cannot be opened"),
-        (sqlite3.SQLITE_CORRUPT, "damaged"),
-        (sqlite3.SQLITE_MISUSE, "cannot be used"),
-    ],
-)
-@pytest.mark.parametrize("matching", ["BEGIN IMMEDIATE", "INSERT", "COMMIT"])
-def test_a_failing_disk_is_told_and_nothing_is_changed(failing, code, what, matching):
-    failing.transact(["n"], count_up)
-    failing.failing.code, failing.failing.matching = code, matching
-    for _ in range(2):
-        with pytest.raises(StateError, match=what) as caught:
-            failing.transact(["n"], count_up)
-        assert caught.value.fix
-    failing.failing.code = 0
-    assert failing.transact(["n"], count_up) == 2
-
-
-@pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_FSYNC])
-def test_after_a_failed_sync_all_is_moved_and_synced_before_going_on(failing, code):
-    failing.transact(["n"], count_up)
-    failing.failing.code, failing.failing.matching = code, "COMMIT"
-    with pytest.raises(StateError):
-        failing.transact(["n"], count_up)
-    failing.failing.code, failing.failing.matching = code, "wal_checkpoint"
-    for _ in range(2):
-        with pytest.raises(StateError):
-            failing.get("n")
-    failing.failing.code = 0
-    failing.failing.seen.clear()
-    assert failing.get("n") == {"n": 1}
-    assert any("wal_checkpoint(TRUNCATE)" in sql for sql in failing.failing.seen)
-    failing.failing.seen.clear()
-    failing.transact(["n"], count_up)
-    assert not any("wal_checkpoint" in sql for sql in failing.failing.seen)
-
-
-def test_busy_is_waited_for_and_then_unavailable(failing):
-    failing.transact(["n"], count_up)
-    failing.failing.code, failing.failing.matching = sqlite3.SQLITE_BUSY, "BEGIN IMMEDIATE"
-    with pytest.raises(StateUnavailable, match="nothing was changed"):
-        failing.transact(["n"], count_up, timeout=0.05)
-    failing.failing.code = 0
-    assert failing.transact(["n"], count_up) == 2
-
-
-def test_a_disk_that_hangs_is_unavailable_and_the_ending_unknown(failing):
-    go_on = threading.Event()
-    reached = threading.Event()
-    failing.transact(["n"], count_up)
-    execute = failing.failing.execute
-
-    def hang(self, sql, *args):
-        if sql == "COMMIT":
-            reached.set()
-            go_on.wait(30)
-        return execute(self, sql, *args)
-
-    failing.failing.execute = hang
-    caught = []
-
-    def use():
-        try:
-            failing.transact(["n"], count_up, timeout=0.2)
-        except StateUnavailable as error:
-            caught.append(str(error))
-
-    thread = threading.Thread(target=use)
-    thread.start()
-    assert reached.wait(30)
-    thread.join(30)
-    assert "unknown" in caught[0]
-    with pytest.raises(StateUnavailable, match="nothing was changed"):
-        failing.transact(["n"], count_up, timeout=0.05)
-    go_on.set()
-    assert failing.transact(["n"], count_up) == 3
-
-
-def test_durability_is_asked_per_transaction(failing):
-    levels = {True: "PRAGMA synchronous = FULL", False: "PRAGMA synchronous = NORMAL"}
-    failing.transact(["n"], count_up)
-    for durable in (False, True, True, False):
-        failing.transact(["n"], count_up, durable=durable)
-    set_to = [sql for sql in failing.failing.seen if sql.startswith("PRAGMA synchronous")]
-    assert set_to == [levels[True], levels[False], levels[True], levels[False]]
-
-
-def test_every_write_begins_immediate(failing):
-    failing.transact(["n"], count_up)
-    failing.transact(["n"], lambda docs: Change(docs["n"]))
-    begins = [sql for sql in failing.failing.seen if sql.startswith("BEGIN")]
-    assert begins
-    assert set(begins) == {"BEGIN IMMEDIATE"}
-
-
-def test_what_waits_together_shares_one_transaction(failing):
-    failing.transact(["n"], count_up)
-    inside, go_on = threading.Event(), threading.Event()
-
-    def held(docs):
-        inside.set()
-        go_on.wait(30)
-        return count_up(docs)
-
-    def fails(docs):
-        raise LookupError
-
-    answers = []
-
-    def use(rule):
-        try:
-            answers.append(failing.transact(["n"], rule))
-        except LookupError:
-            answers.append("failed")
-
-    threads = [threading.Thread(target=use, args=(held,))]
-    threads[0].start()
-    assert inside.wait(30)
-    failing.failing.seen.clear()
-    threads += [threading.Thread(target=use, args=(r,)) for r in (count_up, fails, count_up)]
-    for thread in threads[1:]:
-        thread.start()
-    while failing._worker._jobs.qsize() < 3:
-        threading.Event().wait(0.001)
-    go_on.set()
-    for thread in threads:
-        thread.join()
-    assert sorted(answers, key=str) == [2, 3, 4, "failed"]
-    assert failing.failing.seen.count("COMMIT") == 2
-    assert failing.failing.seen.count("BEGIN IMMEDIATE") == 1
-
-
 @pytest.mark.crash
-def test_a_fork_inherits_no_connection_even_when_others_are_writing(store, path):
+def test_a_fork_inherits_no_connection_even_when_others_are_writing(store, path, count_up):
     stop = threading.Event()
     counts = [0]
 

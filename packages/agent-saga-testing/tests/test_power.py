@@ -117,6 +117,20 @@ def test_sizes_survive_or_not(disk, root, tmp_path):
     disk.close(fd)
 
 
+def test_what_is_appended_survives_or_not(disk, root, tmp_path):
+    fd = disk.open(str(root / "file"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    disk.append(fd, b"one")
+    disk.fsync(fd)
+    disk.sync_directory(str(root))
+    disk.append(fd, b"two")
+    disk.close(fd)
+    left = [after(disk, choose, tmp_path)["file"] for choose in (lose_everything, keep_everything)]
+    assert left == [b"one", b"onetwo"]
+    disk.close(disk.open(str(root / "file"), os.O_WRONLY | os.O_TRUNC))
+    left = [after(disk, choose, tmp_path)["file"] for choose in (lose_everything, keep_everything)]
+    assert left == [b"one", b""]
+
+
 def test_a_rename_survives_as_a_whole_or_not(disk, root, tmp_path):
     write(disk, root / "old", b"old", sync=True)
     write(disk, root / "new", b"new", sync=True)

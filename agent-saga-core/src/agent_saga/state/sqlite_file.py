@@ -52,6 +52,7 @@ class SQLiteFile:
         self._synchronous = ""
         self._writable = False
         self._suspect = False
+        self._unsynced: list[Path] = []
 
     def exists(self) -> bool:
         """Say whether there is a file to use, or one that should be there."""
@@ -155,7 +156,9 @@ class SQLiteFile:
         """Return the connection to a file that has its tables; make what is missing."""
         if self._writable and self._connection is not None:
             return self._connection
-        changed = [] if self.exists() else _make_file(self.path)
+        if not self.exists():
+            self._unsynced += _make_folder(self.path.parent)
+            _make_file(self.path)
         connection = self._open(deadline)
 
         def fill() -> None:
@@ -164,8 +167,9 @@ class SQLiteFile:
 
         until_free(fill, deadline=deadline, path=self.path)
         _allocate(self.path.with_name(f"{self.path.name}-wal"))
-        for folder in changed:
-            _sync_folder(folder)
+        while self._unsynced:
+            _sync_folder(self._unsynced[-1])
+            self._unsynced.pop()
         self._writable = True
         return connection
 
@@ -224,22 +228,19 @@ def _checkpoint(connection: sqlite3.Connection) -> None:
         raise Blocked("a checkpoint waits for other processes")
 
 
-def _make_file(path: Path) -> list[Path]:
-    """Make an empty file that only its owner may use; return the folders to sync.
+def _make_file(path: Path) -> None:
+    """Make an empty file that only its owner may use, without opening it.
 
-    The file is not opened: closing it again would drop the locks of another connection in this
-    process.
+    Closing it again would drop the locks of another connection in this process.
     """
-    changed = _make_folder(path.parent)
     try:
         os.mknod(path, 0o600 | stat.S_IFREG)
     except FileExistsError:
-        return changed
+        return
     except (AttributeError, PermissionError):
         # Some systems make files by opening them only; SQLite then does so, and is not sharing yet.
         sqlite3.connect(path).close()
         path.chmod(0o600)
-    return changed
 
 
 def _make_folder(folder: Path) -> list[Path]:
