@@ -138,21 +138,18 @@ class SyncDriver:
             return Ending(error=_no_loop(call), started=False)
         if call.timeout is not None and call.pooled and not call.is_async:
             return self._pooled(call, call.timeout)
-        ending = self._on_this_thread(call)
+        if held is None or self.shielded:
+            ending = calls.make(call)
+        else:
+            held.user_code = True
+            try:
+                ending = calls.make(call)
+            finally:
+                held.user_code = False
         value = ending.value
         if ending.error is None and type(value) not in calls.PLAIN and calls.pending(value):
             return self._private_loop(call, value)
         return ending
-
-    def _on_this_thread(self, call: Call) -> Ending:
-        held = self.interrupts
-        if held is None or self.shielded:
-            return calls.make(call)
-        held.user_code = True
-        try:
-            return calls.make(call)
-        finally:
-            held.user_code = False
 
     @contextlib.contextmanager
     def _user_code(self) -> Iterator[None]:

@@ -32,11 +32,14 @@ _NOTHING: Final[frozenset[str]] = frozenset()
 def judged(step: Step) -> Ask | RefusedError | None:
     """Judge a step that nobody was asked about: None lets it go on, an `Ask` is for `asked`."""
     gate = step.scope.saga.engine.gate
+    tool = step.tool
     step.approved_rules = _NOTHING
-    if not gate.concerns(step.tool.semantics):
+    if not gate.rules and not tool.irreversible:
         return None
     try:
-        return gate.judge(_view(step))
+        return gate.judge(
+            CallView(tool.name, tool.semantics, step.arguments, tool.tags, named=step.named)
+        )
     except RefusedError as refusal:
         return _refused(step, refusal)
 

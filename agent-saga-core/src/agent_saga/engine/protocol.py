@@ -61,7 +61,15 @@ def step_protocol(step: Step, again: Invocation | None) -> Protocol[Outcome]:
         if outcome is not None:
             return outcome
     try:
-        outcome = yield from _first_time(step)
+        harmless = step.state is not StepState.UNKNOWN
+        cut: BaseException | None = None
+        verdict = judged(step)
+        if verdict is not None or step.tool.prepare is not None or not step.tool.reversible:
+            cut = yield from _made_ready(step, verdict)
+        if cut is None:
+            outcome = yield from _attempts(step, harmless=harmless)
+        else:
+            outcome = Outcome(error=cut)
     finally:
         saga.left(step)
         if step.running:
@@ -153,17 +161,14 @@ def repeats_safely(step: Step) -> bool:
 # --- the step ------------------------------------------------------------------------------------
 
 
-def _first_time(step: Step) -> Protocol[Outcome]:
-    repeated = step.state is StepState.UNKNOWN
-    verdict = judged(step)
+def _made_ready(step: Step, verdict: Ask | RefusedError | None) -> Protocol[BaseException | None]:
+    """Do what a verdict and a tool ask for before the call; return what forbids it."""
     cut = (yield from asked(step, verdict)) if isinstance(verdict, Ask) else verdict
     if cut is None and step.tool.prepare is not None:
         cut = yield from _prepared(step, step.tool.prepare)
     if cut is None and not step.tool.reversible:
         cut = yield from _announced(step)
-    if cut is not None:
-        return Outcome(error=cut)
-    return (yield from _attempts(step, harmless=not repeated))
+    return cut
 
 
 def _prepared(step: Step, form: Form) -> Protocol[BaseException | None]:

@@ -3,8 +3,8 @@
 Rules of this part:
 
 - A line is a JSON object whose fields stand in a fixed order: the envelope (`v` format, `q`
-  sequence, `m` watermark, `t` time, `e` event, `s` saga, `p` epoch, `k` step, `g` generation),
-  the payload `d`, the salt `x` and the hash `h`. Recovery slices the envelope and never parses a
+  sequence, `m` watermark, `t` time, `e` event, `s` saga, `p` epoch, `k` step, and `g` generation
+  unless it is 0), the payload `d`, the salt `x` and the hash `h`. Recovery slices the envelope and never parses a
   payload.
 - hash = SHA-256(previous hash | envelope bytes | SHA-256(salt | payload bytes)), all over the
   bytes as stored. The first previous hash is SHA-256 of the writer's id. The digest and the
@@ -51,7 +51,7 @@ Chain = tuple[int, bytes]
 
 _OVERHEAD: Final = 190
 _STAMPED: Final = (
-    b'{"v":' + str(FORMAT).encode() + b',"q":%d,"m":%d,"t":%d,"e":%b,"s":%b,"p":%d,"k":%b,"g":%d,'
+    b'{"v":' + str(FORMAT).encode() + b',"q":%d,"m":%d,"t":%d,"e":%b,"s":%b,"p":%d,"k":%b,'
 )
 _SALT: Final = 16
 _SALTS: Final = 64
@@ -67,7 +67,7 @@ _decode_text: Final = msgspec.json.Decoder(str).decode
 def _envelope(text: bytes) -> re.Pattern[bytes]:
     return re.compile(
         rb'\{"v":(\d{1,9}),"q":(\d{1,19}),"m":(\d{1,19}),"t":(\d{1,19}),"e":"([A-Z_]+)","s":"'
-        + text + rb'","p":(\d{1,19}),"k":"' + text + rb'","g":(\d{1,19}),(?="d":|"y":")'
+        + text + rb'","p":(\d{1,19}),"k":"' + text + rb'",(?:"g":([1-9]\d{0,18}),)?(?="d":|"y":")'
     )  # fmt: skip
 
 
@@ -168,8 +168,10 @@ def stamped(
         seq += 1
         envelope = _STAMPED % (
             seq, mark, time, known(event) or _text(event), known(saga) or _text(saga), epoch,
-            known(step) or _text(step), generation,
+            known(step) or _text(step),
         )  # fmt: skip
+        if generation:
+            envelope += b'"g":%d,' % generation
         salt, salt_text = (salts.ready or salts.drawn()).pop()
         digest = sha256(salt + payload).digest()
         previous = sha256(previous + envelope + digest).digest()
@@ -208,7 +210,7 @@ def parsed(line: bytes, writer: str = "") -> Record | None:
     try:
         return Record(
             int(fmt), int(seq), int(mark), int(time), event.decode(), _from_text(saga), int(epoch),
-            _from_text(step), int(generation), payload, head[0], salt, digest, stated, writer,
+            _from_text(step), int(generation or 0), payload, head[0], salt, digest, stated, writer,
         )  # fmt: skip
     except ValueError:
         return None
