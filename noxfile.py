@@ -215,11 +215,6 @@ def wheels(session: nox.Session) -> None:
         session.chdir(ROOT)
 
 
-def _named(package: str, names: tuple[str, ...]) -> bool:
-    """Say whether a package is among what a page tells to install."""
-    return Path(package).name in names
-
-
 def _build(session: nox.Session, output: Path) -> dict[str, Path]:
     """Build source archives and, from them, wheels; return the wheel of each package."""
     uv = shutil.which("uv")
