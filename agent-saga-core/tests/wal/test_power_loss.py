@@ -1,4 +1,4 @@
-"""After a power loss: what was confirmed is there, what is read was written, nothing is a false alarm.
+"""After a power loss: what was confirmed is there, and nothing is a false alarm.
 
 The disk is a model: of each page that was not synced any version may survive, of each directory any
 prefix of its changes. The log runs on it, and is read from what a random loss leaves.

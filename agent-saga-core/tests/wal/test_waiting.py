@@ -359,7 +359,7 @@ def test_a_poisoned_log_fails_the_turns_futures_too(open_log):
 
 
 def test_observers_are_told_what_became_durable_and_only_then(open_log):
-    log, port = begun(open_log)
+    log, _ = begun(open_log)
     told: list[tuple[int, str]] = []
     arrived = threading.Event()
 

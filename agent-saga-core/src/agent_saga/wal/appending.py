@@ -18,7 +18,8 @@ import asyncio
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 from agent_saga.domain.records import INTENTS, OBSERVATIONS, Ev
@@ -243,7 +244,7 @@ class AppendingLog(ABC):
 
     def _begin(self) -> None:
         """Open the writer at its first record."""
-        with self._opening:
+        with self._held(self._opening):
             if self._live:
                 return
             if self._cause is not None or self._closed:
@@ -302,6 +303,16 @@ class AppendingLog(ABC):
             raise
         except WALError:
             return
+
+    @contextmanager
+    def _held(self, lock: threading.Lock) -> Iterator[None]:
+        """Hold a lock behind which a system call may hang; the wait for it is bounded."""
+        if not lock.acquire(timeout=self.stall_after):
+            raise stalled(self.stall_after)
+        try:
+            yield
+        finally:
+            lock.release()
 
     # --- out of the process -----------------------------------------------------------------------
 

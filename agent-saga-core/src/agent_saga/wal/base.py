@@ -381,7 +381,7 @@ class BaseWAL(AppendingLog):
 
     def _announce_close(self) -> int:
         """Append the last record; its sequence, or 0 when there is none to append."""
-        with self._opening, self._lock:
+        with self._held(self._opening), self._lock:
             if not self._live or self._closed or self._cause is not None:
                 return 0
             seq = self._enqueue(own_entry(now_us(), Ev.WRITER_CLOSE, {"last": self.seq}))
@@ -390,7 +390,7 @@ class BaseWAL(AppendingLog):
 
     def _mark_closed(self) -> bool:
         """Take no more records; whether there is a writer to give back."""
-        with self._opening, self._lock:
+        with self._held(self._opening), self._lock:
             was_live, self._live = self._live, False
             self._closed = True
             return was_live
