@@ -29,20 +29,25 @@ from agent_saga.errors import CommittedUnsettled as CommittedUnsettled
 from agent_saga.errors import CompensationError as CompensationError
 from agent_saga.errors import ConfigurationError as ConfigurationError
 from agent_saga.errors import DuplicateName as DuplicateName
+from agent_saga.errors import DuplicateSaga as DuplicateSaga
 from agent_saga.errors import NoBoundary as NoBoundary
 from agent_saga.errors import NotApplied as NotApplied
+from agent_saga.errors import NotSuspendable as NotSuspendable
 from agent_saga.errors import OutcomeUnknown as OutcomeUnknown
 from agent_saga.errors import PluginError as PluginError
 from agent_saga.errors import RecoveryError as RecoveryError
 from agent_saga.errors import RefusedError as RefusedError
 from agent_saga.errors import ReplayConflict as ReplayConflict
+from agent_saga.errors import ResultNotRecorded as ResultNotRecorded
 from agent_saga.errors import SagaAborted as SagaAborted
 from agent_saga.errors import SagaClosed as SagaClosed
 from agent_saga.errors import SagaFenced as SagaFenced
 from agent_saga.errors import SagaForked as SagaForked
+from agent_saga.errors import SagaSuspended as SagaSuspended
 from agent_saga.errors import SagaUnwinding as SagaUnwinding
 from agent_saga.errors import SecretLeak as SecretLeak
 from agent_saga.errors import StepTimeout as StepTimeout
+from agent_saga.errors import SuspendRequested as SuspendRequested
 from agent_saga.errors import ToolNotAwaited as ToolNotAwaited
 from agent_saga.errors import UndeclaredSemantics as UndeclaredSemantics
 from agent_saga.errors import UndeclaredTool as UndeclaredTool
@@ -102,12 +107,14 @@ __all__ = [
     "ConfigurationError",
     "ConsoleApprovals",
     "DuplicateName",
+    "DuplicateSaga",
     "Event",
     "FileWAL",
     "Health",
     "MemoryWAL",
     "NoBoundary",
     "NotApplied",
+    "NotSuspendable",
     "Observation",
     "OutcomeUnknown",
     "PluginError",
@@ -116,6 +123,7 @@ __all__ = [
     "RecoveryError",
     "RefusedError",
     "ReplayConflict",
+    "ResultNotRecorded",
     "RetryPolicy",
     "RollbackReport",
     "Rule",
@@ -124,6 +132,7 @@ __all__ = [
     "SagaFenced",
     "SagaForked",
     "SagaHandle",
+    "SagaSuspended",
     "SagaTool",
     "SagaUnwinding",
     "SecretLeak",
@@ -131,6 +140,7 @@ __all__ = [
     "SinkWAL",
     "Status",
     "StepTimeout",
+    "SuspendRequested",
     "Template",
     "ToolNotAwaited",
     "UndeclaredSemantics",

@@ -32,27 +32,32 @@ __all__ = [
     "CompensationError",
     "ConfigurationError",
     "DuplicateName",
+    "DuplicateSaga",
     "IllegalTransition",
     "LateAfterEnd",
     "NoBoundary",
     "NotApplied",
     "NotRecordable",
+    "NotSuspendable",
     "OutcomeUnknown",
     "PluginError",
     "RecoveryError",
     "RefusedError",
     "ReplayConflict",
+    "ResultNotRecorded",
     "SagaAborted",
     "SagaClosed",
     "SagaError",
     "SagaFenced",
     "SagaForked",
+    "SagaSuspended",
     "SagaUnwinding",
     "SecretLeak",
     "StateError",
     "StateUnavailable",
     "StepError",
     "StepTimeout",
+    "SuspendRequested",
     "ToolNotAwaited",
     "UndeclaredSemantics",
     "UndeclaredTool",
@@ -97,7 +102,10 @@ class AgentSagaError(Exception):
 
 def one_line(error: BaseException) -> str:
     """Return an error's class and what it says, on one line, without code and fix."""
-    text = error.message if isinstance(error, AgentSagaError) else str(error)
+    try:
+        text = error.message if isinstance(error, AgentSagaError) else str(error)
+    except Exception:
+        text = "(its message cannot be shown)"
     return f"{type(error).__name__}: {' '.join(text.split())}".removesuffix(": ")
 
 
@@ -250,6 +258,12 @@ class ReplayConflict(StepError):
     code = "SAGA-302"
 
 
+class ResultNotRecorded(StepError):
+    """A step of a resumed saga took effect, and its result was not recorded faithfully."""
+
+    code = "SAGA-306"
+
+
 class StepTimeout(StepError, TimeoutError):
     """A tool did not answer within its time; whether it took effect is unknown."""
 
@@ -329,6 +343,50 @@ class AbortRequested(AgentSagaError):
     """The program asked for the boundary to be undone (`saga.abort`)."""
 
     code = "SAGA-403"
+
+
+class SuspendRequested(AgentSagaError):
+    """The program asked for the saga to be suspended (`saga.suspend`).
+
+    Args:
+        message: what it waits for.
+        deadline: seconds until the wait is over.
+        at_deadline: "undo", or "hold" to leave it to a human.
+        awaits: plain data for whoever resumes it.
+    """
+
+    code = "SAGA-404"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        deadline: float = 7 * 86_400.0,
+        at_deadline: str = "undo",
+        awaits: object = None,
+    ) -> None:
+        super().__init__(message)
+        self.deadline = deadline
+        self.at_deadline = at_deadline
+        self.awaits = awaits
+
+
+class SagaSuspended(SagaError):
+    """The boundary was left suspended: neither committed nor failed; its id resumes it."""
+
+    code = "SAGA-405"
+
+
+class NotSuspendable(AgentSagaError):
+    """A saga cannot be suspended, since another process could not undo all of it."""
+
+    code = "SAGA-406"
+
+
+class DuplicateSaga(AgentSagaError):
+    """A saga of this id exists already."""
+
+    code = "SAGA-407"
 
 
 class CommittedUnsettled(SagaError):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from agent_saga.cli.output import printable, say
 from agent_saga.cli.place import log_path
 from agent_saga.errors import RecoveryError
-from agent_saga.runtime.daemon import RecoveryDaemon
 from agent_saga.plugins.importing import import_modules
+from agent_saga.runtime.daemon import RecoveryDaemon
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

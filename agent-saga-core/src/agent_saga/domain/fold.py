@@ -235,6 +235,8 @@ _ENDED: Final = (
 )
 _SAGA_EVENTS: Final = (
     Ev.SAGA_CLAIM,
+    Ev.SAGA_SUSPENDED,
+    Ev.SAGA_RESUMED,
     Ev.SAGA_CLOSED,
     Ev.SAGA_RELEASED,
     Ev.SAGA_ROLLED_BACK,

@@ -64,6 +64,12 @@ def _short(data: bytes) -> str:
     return text.translate(_TO_URL)[:22].decode("ascii")
 
 
+def saga_id_of(key: str) -> str:
+    """Return the saga id that belongs to an id of the user's own: always the same one."""
+    text = urlsafe_b64encode(sha256(joined(("saga", key))).digest()[:12]).decode("ascii")
+    return f"0{text[1:]}" if text.startswith("-") else text
+
+
 class Ordinals:
     """The derived keys of one tool in one scope, one after the other.
 
@@ -77,6 +83,10 @@ class Ordinals:
         self._shared = derived_key(path, tool, 0)[:-1]
         self._joined = joined((saga, *self._shared))
         self._count = 0
+
+    def go_on_after(self, ordinal: int) -> None:
+        """Skip the ordinals that a recorded run has used."""
+        self._count = max(self._count, ordinal)
 
     def next(self) -> tuple[StepKey, str]:
         """Return the next `derived_key` and its `step_id`."""

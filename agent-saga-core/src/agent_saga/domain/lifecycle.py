@@ -52,6 +52,7 @@ class SagaState(_ByIdentity):
     NEW = "NEW"
     RUNNING = "RUNNING"
     COMMITTED = "COMMITTED"
+    SUSPENDED = "SUSPENDED"
     RELEASED = "RELEASED"
     UNWINDING = "UNWINDING"
     ROLLED_BACK = "ROLLED_BACK"
@@ -152,9 +153,20 @@ _SAGA_RULES: Final[dict[str, dict[SagaState, SagaState]]] = {
     Ev.SAGA_BEGIN: {_G.NEW: _G.RUNNING},
     Ev.SAGA_CLAIM: {state: state for state in SagaState if state is not _G.NEW},
     Ev.SAGA_COMMITTED: {_G.RUNNING: _G.COMMITTED},
+    Ev.SAGA_SUSPENDED: {_G.RUNNING: _G.SUSPENDED},
+    Ev.SAGA_RESUMED: dict.fromkeys((_G.RUNNING, _G.SUSPENDED, _G.RELEASED), _G.RUNNING),
     Ev.SAGA_RELEASED: dict.fromkeys((_G.RUNNING, _G.UNWINDING), _G.RELEASED),
     Ev.SAGA_UNWINDING: dict.fromkeys(
-        (_G.RUNNING, _G.RELEASED, _G.COMMITTED, _G.REOPENED, _G.PARTIAL, _G.STUCK), _G.UNWINDING
+        (
+            _G.RUNNING,
+            _G.SUSPENDED,
+            _G.RELEASED,
+            _G.COMMITTED,
+            _G.REOPENED,
+            _G.PARTIAL,
+            _G.STUCK,
+        ),
+        _G.UNWINDING,
     ),
     Ev.SAGA_ROLLED_BACK: {_G.UNWINDING: _G.ROLLED_BACK},
     Ev.SAGA_PARTIAL: {_G.UNWINDING: _G.PARTIAL},
@@ -167,7 +179,7 @@ _SAGA_RULES: Final[dict[str, dict[SagaState, SagaState]]] = {
 
 _C = ScopeState
 _SCOPE_RULES: Final[dict[str, dict[ScopeState, ScopeState]]] = {
-    "OPEN": {_C.NEW: _C.OPEN},
+    "OPEN": {_C.NEW: _C.OPEN, _C.UNDONE: _C.OPEN},
     "LEFT": {_C.OPEN: _C.LEFT},
     "UNWINDING": dict.fromkeys((_C.OPEN, _C.LEFT), _C.UNWINDING),
     "UNDONE": {_C.UNWINDING: _C.UNDONE},

@@ -19,16 +19,17 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from agent_saga.domain.lifecycle import SagaState, ScopeState
 from agent_saga.domain.report import RollbackReport
 from agent_saga.engine import active, interrupts, journal
 from agent_saga.engine.commit import Committed, commit
 from agent_saga.engine.drive_async import AsyncDriver, drive_shielded
 from agent_saga.engine.drive_sync import SyncDriver
+from agent_saga.engine.options import BoundaryOptions
 from agent_saga.engine.saga import Saga, Scope
-from agent_saga.engine.tool import COMMITS, one_of
+from agent_saga.engine.suspend import suspend
 from agent_saga.engine.unwind import release, unwind
 from agent_saga.errors import (
     AbortRequested,
@@ -36,7 +37,10 @@ from agent_saga.errors import (
     ConfigurationError,
     SagaAborted,
     SagaForked,
+    SagaSuspended,
+    SuspendRequested,
     ToolNotAwaited,
+    one_line,
 )
 from agent_saga.observe.correlation import SAGA_ID
 
@@ -50,7 +54,6 @@ log = logging.getLogger("agent_saga.engine")
 current_scope: contextvars.ContextVar[Scope | None] = contextvars.ContextVar(
     "agent_saga_scope", default=None
 )
-_UNSETTLED = ("raise", "warn")
 
 
 def reset(variable: contextvars.ContextVar[T], token: contextvars.Token[T]) -> None:
@@ -66,41 +69,6 @@ def loop_is_running() -> bool:
     return asyncio._get_running_loop() is not None  # noqa: SLF001 - the documented way, and cheap
 
 
-class BoundaryOptions:
-    """How a boundary behaves.
-
-    Args:
-        name: how people call it.
-        labels: plain data recorded with it.
-        reraise: raise the cause itself instead of `SagaAborted`.
-        on_unsettled: "raise" `CommittedUnsettled`, or "warn".
-        detached: an independent saga even inside another boundary.
-        commit: "pipelined", or "durable" to wait for the disk before any caller sees a result.
-        kit: the kit whose boundary it is, if any.
-    """
-
-    __slots__ = ("detached", "durable", "kit", "labels", "name", "on_unsettled", "reraise")
-
-    def __init__(
-        self,
-        *,
-        name: str = "",
-        labels: Mapping[str, Any] | None = None,
-        reraise: bool = False,
-        on_unsettled: str = "raise",
-        detached: bool = False,
-        commit: str = "pipelined",
-        kit: object = None,
-    ) -> None:
-        self.name = name
-        self.labels = labels
-        self.reraise = reraise
-        self.on_unsettled = one_of("on_unsettled", on_unsettled, _UNSETTLED)
-        self.detached = detached
-        self.kit = kit
-        self.durable = one_of("commit", commit, COMMITS) == "durable"
-
-
 class Boundary:
     """One use of a boundary.
 
@@ -108,11 +76,17 @@ class Boundary:
         engine: the parts to run on.
         options: how it behaves.
         inside: the scope that it is a savepoint of; the current one when not given.
+        saga: the saga whose root it is, when it was identified or resumed.
     """
 
     def __init__(
-        self, engine: Engine, options: BoundaryOptions, inside: Scope | None = None
+        self,
+        engine: Engine,
+        options: BoundaryOptions,
+        inside: Scope | None = None,
+        saga: Saga | None = None,
     ) -> None:
+        self.given = saga
         self.engine = engine
         self.options = options
         self.inside = inside
@@ -130,7 +104,9 @@ class Boundary:
         options = self.options
         outer = self._outer()
         if outer is None or options.detached:
-            saga = Saga(self.engine, options.name, options.labels, is_async=is_async)
+            saga = self.given or Saga(self.engine, options.name, options.labels, is_async=is_async)
+            saga.root.is_async = is_async
+            saga.suspendable = options.suspendable
             saga.kit = options.kit
             saga.durable = options.durable
             active.opened(saga)
@@ -157,7 +133,8 @@ class Boundary:
                 fix="Use the outer boundary's kit, or detached=True for an independent saga.",
             )
         scope = outer.saga.open_savepoint(outer, self.options.name, is_async=is_async)
-        journal.scope_opened(scope)
+        if scope.state in (ScopeState.NEW, ScopeState.UNDONE):
+            journal.scope_opened(scope)
         return scope
 
     def _close_context(self) -> None:
@@ -196,9 +173,12 @@ class Boundary:
         self._close_context()
         outside = current_scope.set(None)
         try:
-            if _forked(scope):
+            if _forked(scope) or scope.saga.read_only:
                 return False
             failure = self._failure(scope, error)
+            if isinstance(failure, SuspendRequested) and scope.parent is None:
+                trouble = SyncDriver(self.engine).drive(suspend(scope.saga, failure))
+                failure = self._suspended(scope, failure, trouble)
             if failure is None:
                 failure = self._left_well(scope, self._committed(scope))
             if failure is None:
@@ -215,7 +195,7 @@ class Boundary:
         """Leave an asynchronous boundary; commit or unwind, then raise what the caller must see."""
         scope = self._scope()
         self._close_context()
-        if _forked(scope):
+        if _forked(scope) or scope.saga.read_only:
             return False
         if isinstance(error, GeneratorExit):
             _not_awaited(scope)
@@ -229,6 +209,9 @@ class Boundary:
 
     async def _leave_async(self, scope: Scope, error: BaseException | None) -> bool:
         failure = self._failure(scope, error)
+        if isinstance(failure, SuspendRequested) and scope.parent is None:
+            trouble = await AsyncDriver(self.engine).drive(suspend(scope.saga, failure))
+            failure = self._suspended(scope, failure, trouble)
         if failure is None:
             failure = self._left_well(scope, await self._committed_async(scope))
         if failure is None:
@@ -241,6 +224,23 @@ class Boundary:
         if cut is not None and isinstance(failure, Exception):
             failure = cut
         return self._raise(scope, report, failure, error)
+
+    def _suspended(
+        self, scope: Scope, request: SuspendRequested, trouble: BaseException | None
+    ) -> BaseException:
+        """Tell the caller that the saga is suspended; return what made it fail instead."""
+        if trouble is not None and scope.saga.state is not SagaState.SUSPENDED:
+            return trouble
+        report = scope.saga.new_report()
+        report.outcome = "SUSPENDED"
+        self._ended(scope, report)
+        if trouble is not None:
+            raise _annotated(trouble, report)
+        raise SagaSuspended(
+            f"Saga {scope.saga.id} is suspended: {request.message}",
+            report=report,
+            fix=f"Resume it with saga_id={scope.saga.key or scope.saga.id!r}, resume=True.",
+        ) from request
 
     def _give_interrupts_back(self) -> None:
         if self._interrupts:
@@ -259,6 +259,8 @@ class Boundary:
             return error
         if scope.parent is None and scope.saga.abort_reason is not None:
             return AbortRequested(scope.saga.abort_reason)
+        if scope.parent is None and scope.saga.suspend_request is not None:
+            return scope.saga.suspend_request
         return not_awaited
 
     def _committed(self, scope: Scope) -> Committed | None:
@@ -275,7 +277,8 @@ class Boundary:
         """Finish a boundary that was left well; return what makes it fail after all."""
         if result is None:
             scope.shut()
-            journal.scope_closed(scope, "LEFT")
+            if scope.state is ScopeState.OPEN:
+                journal.scope_closed(scope, "LEFT")
             return None
         report = result.report
         if not result.done:
@@ -351,7 +354,7 @@ def _annotated(error: BaseException, report: RollbackReport) -> BaseException:
 
 def _aborted(report: RollbackReport, cause: BaseException) -> SagaAborted:
     return SagaAborted(
-        f"{type(cause).__name__}: {cause}\n{report.summary()}",
+        f"{one_line(cause)}\n{report.summary()}",
         cause=cause,
         report=report,
         fix="" if report.clean else report.next_command(),

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from agent_saga.domain.lifecycle import STEP_STANDS, StepState
+from agent_saga.domain.lifecycle import STEP_STANDS, SagaState, StepState
 from agent_saga.domain.records import Ev
 from agent_saga.engine import journal
 from agent_saga.engine.requests import Durable, Protocol, StepEnded
@@ -57,6 +57,8 @@ def commit(saga: Saga) -> Protocol[Committed]:
     report.outcome = "COMMITTED"
     if saga.released:
         return _not_durable(saga, report, SagaUnwinding("The saga was left to recovery before."))
+    if saga.state not in (SagaState.NEW, SagaState.RUNNING):
+        return Committed(report)
     if not (saga.begun or saga.in_flight):
         return Committed(report)
     cut = yield from _settled(saga.root)

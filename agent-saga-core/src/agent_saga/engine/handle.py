@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import functools
 from collections.abc import Callable, Mapping
@@ -13,17 +14,19 @@ from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.engine import interrupts
 from agent_saga.engine.boundary import (
     Boundary,
-    BoundaryOptions,
     current_scope,
     loop_is_running,
 )
+from agent_saga.engine.options import BoundaryOptions
 from agent_saga.engine.ports import Engine
 from agent_saga.engine.retry import RetryPolicy
-from agent_saga.engine.saga import Scope
-from agent_saga.engine.tool import declare, known
+from agent_saga.engine.saga import Saga, Scope
+from agent_saga.engine.tool import declare, known, one_of, seconds
 from agent_saga.engine.wrap import Invocation
-from agent_saga.errors import AbortRequested, ConfigurationError
+from agent_saga.errors import AbortRequested, ConfigurationError, SuspendRequested
 from agent_saga.plugins.importing import refuse_while_importing
+
+Origin = Callable[[Engine, BoundaryOptions], Saga]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -113,6 +116,37 @@ class SagaHandle:
         self._scope.saga.abort_reason = reason
         raise AbortRequested(reason)
 
+    def suspend(
+        self,
+        reason: str,
+        *,
+        deadline: float = 7 * 86_400.0,
+        at_deadline: str = "undo",
+        awaits: Any = None,
+    ) -> NoReturn:
+        """Leave the saga suspended: neither committed nor failed, until it is resumed by its id.
+
+        The boundary then raises `SagaSuspended`, or fails with `NotSuspendable` if another process
+        could not undo all of it.
+
+        Args:
+            reason: what it waits for.
+            deadline: seconds until the wait is over.
+            at_deadline: "undo", or "hold" to leave it to a human.
+            awaits: plain data for whoever resumes it.
+
+        Raises:
+            SuspendRequested: always.
+        """
+        request = SuspendRequested(
+            reason,
+            deadline=seconds("deadline", deadline) or 0.0,
+            at_deadline=one_of("at_deadline", at_deadline, ("undo", "hold")),
+            awaits=awaits,
+        )
+        self._scope.saga.suspend_request = request
+        raise request
+
     def savepoint(self, name: str = "") -> SagaScope:
         """Return a savepoint: a boundary inside this one, whose failure undoes only itself.
 
@@ -153,6 +187,7 @@ class SagaScope:
         engine: asked for the engine at every entry.
         options: how the boundary behaves.
         inside: the scope that it is a savepoint of; the current one when not given.
+        origin: where the saga of a `saga_id` comes from; blocks.
     """
 
     def __init__(
@@ -160,7 +195,9 @@ class SagaScope:
         engine: Callable[[], Engine],
         options: BoundaryOptions,
         inside: Scope | None = None,
+        origin: Origin | None = None,
     ) -> None:
+        self._origin = origin
         self._engine = engine
         self._options = options
         self._inside = inside
@@ -178,6 +215,14 @@ class SagaScope:
     def _begin(self) -> Boundary:
         refuse_while_importing("opening a boundary")
         return Boundary(self._engine(), self._options, self._inside)
+
+    def _checked_origin(self) -> Origin | None:
+        if self._origin is None or self._options.detached or current_scope.get() is None:
+            return self._origin
+        raise ConfigurationError(
+            "A boundary with a saga_id was entered inside another boundary.",
+            fix="Give it detached=True: it is a saga of its own.",
+        )
 
     def _entered(self, boundary: Boundary) -> None:
         self._open.set((*self._open.get(), boundary))
@@ -198,6 +243,9 @@ class SagaScope:
     def __enter__(self) -> SagaHandle:
         """Open a synchronous boundary."""
         boundary = self._begin()
+        origin = self._checked_origin()
+        if origin is not None:
+            boundary.given = origin(boundary.engine, self._options)
         handle = SagaHandle(boundary.enter())
         self._entered(boundary)
         held = interrupts.here()
@@ -224,6 +272,9 @@ class SagaScope:
     async def __aenter__(self) -> SagaHandle:
         """Open an asynchronous boundary."""
         boundary = self._begin()
+        origin = self._checked_origin()
+        if origin is not None:
+            boundary.given = await asyncio.to_thread(origin, boundary.engine, self._options)
         handle = SagaHandle(boundary.enter_async())
         self._entered(boundary)
         return handle

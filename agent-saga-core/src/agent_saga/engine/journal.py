@@ -61,7 +61,8 @@ def _begin(saga: Saga) -> None:
     with saga.lock:
         if saga.begun:
             return
-        payload, _ = masked({"name": saga.name, "labels": saga.labels})
+        about = {"name": saga.name, "labels": saga.labels}
+        payload, _ = masked({**about, "key": saga.key} if saga.key else about)
         saga.engine.wal.append(
             Ev.SAGA_BEGIN, saga=saga.id, epoch=saga.epoch, payload=_with_salt(payload, saga.salt)
         )
@@ -140,7 +141,7 @@ def scope_closed(scope: Scope, result: str) -> int:
 
 
 # What can be derived is not recorded: the MAC of arguments that are recorded faithfully, the key
-# that the ordinal of the call gives, the path of the root.
+# that the ordinal of the call (`n`) gives, the path of the root.
 
 
 def _call_fields(step: Step) -> tuple[dict[str, Fragment], bool]:
@@ -151,7 +152,7 @@ def _call_fields(step: Step) -> tuple[dict[str, Fragment], bool]:
     if step.keyed:
         fields["key"] = literal(list(step.key))
     else:
-        fields["nth"] = count(int(step.key[-1]))
+        fields["n"] = count(int(step.key[-1]))
     if step.scope.path:
         fields["scope"] = literal(list(step.scope.path))
     fields["arguments"] = arguments
@@ -165,9 +166,9 @@ def recorded_key(facts: Mapping[str, Any]) -> StepKey:
     key, path, call = facts.get("key"), facts.get("scope"), facts.get("call")
     if isinstance(key, list):
         return tuple(map(str, key))
-    if not isinstance(call, dict) or "nth" not in facts:
+    if not isinstance(call, dict) or "n" not in facts:
         return ()
-    return ("derived", *map(str, path or ()), str(call.get("tool")), str(facts["nth"]))
+    return ("derived", *map(str, path or ()), str(call.get("tool")), str(facts["n"]))
 
 
 def recorded_mac(facts: Mapping[str, Any], salt: bytes) -> bytes:

@@ -18,7 +18,7 @@ from agent_saga.controls.gate import Ask
 from agent_saga.controls.rules import CallView
 from agent_saga.engine import journal
 from agent_saga.engine.requests import Call, Ending, Protocol
-from agent_saga.errors import RefusedError, WALError
+from agent_saga.errors import RefusedError, WALError, one_line
 from agent_saga.plugins.callables import is_async_callable
 from agent_saga.wal.encoding import mac
 
@@ -137,7 +137,7 @@ def _approver(step: Step, request: ApprovalRequest, ending: Ending) -> str:
     if isinstance(error, TimeoutError):
         raise denied(request, "nobody answered in time")
     if isinstance(error, Exception):
-        raise denied(request, f"asking failed ({type(error).__name__}: {error})")
+        raise denied(request, f"asking failed ({one_line(error)})")
     if error is not None:
         return ""
     by = approver_of(ending.value, request)

@@ -108,19 +108,32 @@ class ToolPool:
         if self._fork != fork_generation():
             self._reset()
         job = Job(self, run, done)
+        refused: RuntimeError | None = None
         with self._lock:
             self._jobs.append(job)
             if self._idle >= len(self._jobs):
                 self._wake.notify()
             elif self._started - self._abandoned < self.threads:
-                self._start()
+                refused = self._start()
+            if refused is not None and self._started == 0:
+                self._jobs.remove(job)  # nobody will come for it
+            else:
+                refused = None
+        if refused is not None:
+            done(Ending(error=refused, started=False))
         return job
 
-    def _start(self) -> None:
+    def _start(self) -> RuntimeError | None:
+        """Start a thread; return why the system refuses one, or None."""
+        thread = threading.Thread(
+            target=self._work, name=f"agent-saga-tool-{self._started + 1}", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:
+            return error
         self._started += 1
-        threading.Thread(
-            target=self._work, name=f"agent-saga-tool-{self._started}", daemon=True
-        ).start()
+        return None
 
     def _work(self) -> None:
         while True:

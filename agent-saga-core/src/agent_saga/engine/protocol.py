@@ -38,7 +38,14 @@ from agent_saga.engine.requests import (
     StepEnded,
 )
 from agent_saga.engine.settle import settle_unknown
-from agent_saga.errors import NotApplied, OutcomeUnknown, RefusedError, StepTimeout, WALError
+from agent_saga.errors import (
+    NotApplied,
+    OutcomeUnknown,
+    RefusedError,
+    ResultNotRecorded,
+    StepTimeout,
+    WALError,
+)
 
 if TYPE_CHECKING:
     from agent_saga.engine.forms import Form
@@ -114,12 +121,14 @@ def _refused_again(step: Step) -> Outcome | None:
 
 
 def _settled_earlier(step: Step) -> Protocol[Outcome | None]:
+    if step.state is StepState.INTENT:
+        journal.unknown(step, "its process ended")
     if step.state is StepState.UNKNOWN:
         cut = yield from settle_unknown(step, patient=False)
         if cut is not None:
             return Outcome(error=cut)
     if step.state in (StepState.COMMITTED, StepState.KEPT):
-        return Outcome(step.result)
+        return Outcome(step.result) if step.replayable else Outcome(error=_not_replayable(step))
     if step.state is StepState.COMPENSATED or step.spent:
         step.new_generation()
         return None
@@ -128,6 +137,14 @@ def _settled_earlier(step: Step) -> Protocol[Outcome | None]:
     if step.state is StepState.UNKNOWN and repeats_safely(step):
         return None
     return Outcome(error=_unknown(step))
+
+
+def _not_replayable(step: Step) -> ResultNotRecorded:
+    return ResultNotRecorded(
+        f"{step.tool.name} took effect before, and its result could not be recorded faithfully; "
+        "it was not run again.",
+        fix="Let the tool return plain data without secrets, so that its result can be recorded.",
+    )
 
 
 _PROBED = (

@@ -23,13 +23,22 @@ from agent_saga.domain import identity
 from agent_saga.domain.lifecycle import SagaState, ScopeState, StepState, saga_after, scope_after
 from agent_saga.domain.report import RollbackReport
 from agent_saga.engine.step import Step
-from agent_saga.errors import ReplayConflict, SagaClosed, SagaForked, SagaUnwinding
+from agent_saga.errors import (
+    ConfigurationError,
+    ReplayConflict,
+    SagaClosed,
+    SagaForked,
+    SagaUnwinding,
+)
 from agent_saga.wal.encoding import arguments
 from agent_saga.wal.os_port import FORKS, fork_generation
 
 if TYPE_CHECKING:
     from agent_saga.engine.ports import Engine
+    from agent_saga.engine.replay import Replay
+    from agent_saga.engine.tool import Tool
     from agent_saga.engine.wrap import Invocation
+    from agent_saga.errors import SuspendRequested
     from agent_saga.wal.encoding import Fragment
 
 _GIVEN_PATH = ("",)
@@ -133,18 +142,23 @@ class Saga:
         "fork",
         "id",
         "in_flight",
+        "key",
         "keyed",
         "kit",
         "labels",
         "lock",
         "name",
         "order",
+        "read_only",
         "released",
+        "replay",
         "report",
         "root",
         "salt",
         "state",
         "steps",
+        "suspend_request",
+        "suspendable",
         "unsettled",
     )
 
@@ -176,8 +190,13 @@ class Saga:
         self.report: RollbackReport | None = None
         self.released = False
         self.abort_reason: str | None = None
+        self.suspend_request: SuspendRequested | None = None
         self.kit: object = None
         self.durable = False
+        self.key = ""
+        self.replay: Replay | None = None
+        self.suspendable = False
+        self.read_only = False
 
     def move(self, event: str) -> None:
         """Change the state as the lifecycle table says."""
@@ -200,18 +219,30 @@ class Saga:
         Raises:
             SagaClosed, SagaUnwinding, SagaForked: the scope takes nothing more.
         """
-        self.check_open(parent)
+        if not self.read_only:
+            self.check_open(parent)
         with self.lock:
             label = name or "savepoint"
             parent.ordinals[label] += 1
             path = (*parent.path, f"{label}#{parent.ordinals[label]}")
-            scope = Scope(self, parent, name, path, is_async=is_async)
-            parent.children.append(scope)
+            scope = self._recorded_scope(path, is_async=is_async)
+            recorded = scope is not None
+            if scope is None:
+                scope = Scope(self, parent, name, path, is_async=is_async)
+                parent.children.append(scope)
+        if self.read_only and recorded:
+            return scope
         try:
             self.check_open(parent)
         except BaseException:
             scope.fence()
             raise
+        return scope
+
+    def _recorded_scope(self, path: tuple[str, ...], *, is_async: bool) -> Scope | None:
+        scope = self.replay.scopes.get(path) if self.replay is not None else None
+        if scope is not None and not self.read_only:
+            scope.open, scope.fenced, scope.is_async = True, False, is_async
         return scope
 
     def check_open(self, scope: Scope) -> None:
@@ -265,12 +296,16 @@ class Saga:
         if self.fork != FORKS.generation:
             self.check_fork()
         digest, encoded, faithful = arguments(self.salt, call.arguments)
+        if self.suspendable:
+            _check_suspendable(call.tool)
         with self.lock:
-            anew = call.key is None and not self.unsettled
+            anew = call.key is None and not self.unsettled and self.replay is None
             step = None if anew else self._earlier(call, digest)
             fresh = step is None
             if step is None:
                 step = self._new(call, digest, (encoded, faithful))
+        if self.read_only and not fresh:
+            return step, fresh
         if not call.scope.open or self.fork != FORKS.generation:
             self._refuse(call.scope, step if fresh else None)
         return step, fresh
@@ -293,6 +328,10 @@ class Saga:
                     fix="Use another key for another effect.",
                 )
             return step
+        if self.replay is not None:
+            recorded = self.replay.match(call, digest)
+            if recorded is not None:
+                return recorded
         if not self.unsettled or tool.repeatable:
             return None
         for step in self.unsettled.values():
@@ -398,6 +437,18 @@ class Saga:
         """Return the steps of a scope that are in flight."""
         with self.lock:
             return [step for step in self.in_flight.values() if step.scope.within(scope)]
+
+
+def _check_suspendable(tool: Tool) -> None:
+    """Refuse, before its effect, a call that another process could not undo."""
+    if tool.reversible or tool.irreversible:
+        return
+    if tool.inverse is None or tool.inverse.handler is None:
+        raise ConfigurationError(
+            f"{tool.name} was refused: this saga can be suspended, and another process could not "
+            "undo the call, since its inverse has no name.",
+            fix="Give it one: @tool.undo, or compensate=handler.using(…).",
+        )
 
 
 def undo_order(steps: Sequence[Step]) -> list[Step]:

@@ -35,21 +35,27 @@ class Step(Struct, eq=False):
     """One tool call.
 
     Attributes:
-        scope, tool, key, id, generation: which call it is. arguments: by name, as recorded and
-            judged; args, kwargs: as they are passed on. mac: the arguments' MAC, which finds a
-            blind retry. encoded: the arguments as the log will hold them, and whether faithfully,
-            as they were at the call; None when that was given up. state, order, intent_order:
-            where it stands, and its places in the undo order. result, prepared, compensation, provisional: what its inverse is made of.
-            missing: why there is no inverse, in words. error, answered, ended_at: how its calls
-            ended; answered only if each of them was. first_at: when its key was first used, from
-            which an idempotency window counts; or None. in_flight, running: see the rules of this
-            part. undo_since: the monotonic time at which its inverse was first tried, or None.
-            approved_by, approved_rules: who let the effect through, and under which rules. named:
-            the caller named the arguments. keyed: its caller gave it a key, and may ask for its
-            result again. owner: the object whose method the tool is, if any; the same call on
-            another is another step. spent: the provider has used its idempotency key up; via:
-            forward, fallback or prober. parked, late: its protocol ended while its call was
-            running; the ending that came before that.
+        scope, tool, key, id, generation: which call it is.
+        arguments: by name, as recorded and judged; args, kwargs: as they are passed on.
+        mac: the arguments' MAC, which finds a blind retry.
+        encoded: the arguments as the log will hold them, and whether faithfully, as they were at
+            the call; None when that was given up.
+        state, order, intent_order: where it stands, and its places in the undo order.
+        result, prepared, compensation, provisional: what its inverse is made of.
+        missing: why there is no inverse, in words.
+        error, answered, ended_at: how its calls ended; answered only if each of them was.
+        first_at: when its key was first used, from which an idempotency window counts; or None.
+        in_flight, running: see the rules of this part.
+        undo_since: the monotonic time at which its inverse was first tried, or None.
+        approved_by, approved_rules: who let the effect through, and under which rules.
+        named: the caller named the arguments.
+        keyed: its caller gave it a key, and may ask for its result again.
+        owner: the object whose method the tool is, if any; the same call on another is another
+            step.
+        spent: the provider has used its idempotency key up; via: forward, fallback or prober.
+        parked, late: its protocol ended while its call was running; the ending that came before
+            that.
+        replayable: its result can be given again.
     """
 
     scope: Scope
@@ -86,6 +92,7 @@ class Step(Struct, eq=False):
     spent: bool = False
     via: str = identity.FORWARD
     undo_since: float | None = None
+    replayable: bool = True
     waiters: list[Callable[[], None]] | None = None
 
     def move(self, event: str) -> None:

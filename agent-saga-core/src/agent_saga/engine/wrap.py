@@ -62,12 +62,12 @@ class SagaTool(Generic[P, R]):
     def __init__(
         self, tool: Tool, *, kit: object = None, outside: Callable[[], str] = lambda: "warn"
     ) -> None:
+        functools.update_wrapper(self, tool.fn)  # first: it copies the function's own attributes
         self.tool = tool
         self.kit = kit
         self._default_outside = outside
         self._warned = False
         self._bound_to = getattr(tool.fn, "__self__", None)
-        functools.update_wrapper(self, tool.fn)
         if tool.form.is_async:
             _mark_async(self)
 

@@ -8,8 +8,8 @@ from weakref import WeakSet
 
 from agent_saga.controls.gate import PreFlightGate
 from agent_saga.domain.semantics import ActionSemantics
-from agent_saga.engine.boundary import BoundaryOptions
 from agent_saga.engine.handle import SagaScope
+from agent_saga.engine.options import BoundaryOptions
 from agent_saga.engine.wrap import SagaTool
 from agent_saga.errors import ConfigurationError
 from agent_saga.kit.guarantees import manifest
@@ -111,6 +111,9 @@ class AgentKit:
         on_unsettled: str | None = None,
         detached: bool = False,
         commit: str = "pipelined",
+        saga_id: str | None = None,
+        resume: bool = False,
+        suspendable: bool = False,
     ) -> SagaScope:
         """Return a boundary of this kit; enter it with `with` or `async with`.
 
@@ -124,8 +127,12 @@ class AgentKit:
             detached=detached,
             commit=commit,
             kit=self,
+            saga_id=saga_id,
+            resume=resume,
+            suspendable=suspendable,
         )
-        return SagaScope(self.runtime.engine, options)
+        origin = self.runtime.origin if saga_id is not None else None
+        return SagaScope(self.runtime.engine, options, origin=origin)
 
     def guarantees(self) -> dict[str, Any]:
         """Return what agent-saga promises and what it does not, as data."""

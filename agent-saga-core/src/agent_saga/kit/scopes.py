@@ -13,8 +13,9 @@ from typing import Any, TypeVar, overload
 
 from agent_saga.controls.gate import PreFlightGate
 from agent_saga.domain.report import RollbackReport
-from agent_saga.engine.boundary import BoundaryOptions, current_scope, last_reports
+from agent_saga.engine.boundary import current_scope, last_reports
 from agent_saga.engine.handle import SagaHandle, SagaScope
+from agent_saga.engine.options import BoundaryOptions
 from agent_saga.engine.ports import Engine
 from agent_saga.engine.tool import checked_name
 from agent_saga.errors import ConfigurationError
@@ -34,6 +35,9 @@ def saga_scope(
     on_unsettled: str | None = None,
     detached: bool = False,
     commit: str = "pipelined",
+    saga_id: str | None = None,
+    resume: bool = False,
+    suspendable: bool = False,
 ) -> SagaScope:
     """Return a boundary: what fails inside it is undone.
 
@@ -46,8 +50,14 @@ def saga_scope(
         on_unsettled: "raise" `CommittedUnsettled`, or "warn"; the setting when not given.
         detached: an independent saga even inside another boundary.
         commit: "pipelined", or "durable" to wait for the disk before any caller sees a result.
+        saga_id: an id of your own, used once; needs a log in files.
+        resume: go on with the saga of this id if there is one: recorded results are given again
+            and do not run.
+        suspendable: refuse, before its effect, a step that another process could not undo.
 
     Raises:
+        DuplicateSaga: on entering, when the id was used and `resume` is not given.
+        SagaSuspended: on leaving, after `saga.suspend(…)`.
         SagaAborted: on leaving, when the boundary failed; see its report.
         CommittedUnsettled: on leaving, when a call has no known outcome.
 
@@ -62,6 +72,9 @@ def saga_scope(
         on_unsettled=on_unsettled or runtime.settings.on_unsettled,
         detached=detached,
         commit=commit,
+        saga_id=saga_id,
+        resume=resume,
+        suspendable=suspendable,
     )
 
     def engine() -> Engine:
@@ -70,7 +83,7 @@ def saga_scope(
             return runtime.engine()
         return outer.saga.engine
 
-    return SagaScope(engine, options)
+    return SagaScope(engine, options, origin=runtime.origin if saga_id is not None else None)
 
 
 @overload

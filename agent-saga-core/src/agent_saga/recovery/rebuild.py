@@ -30,6 +30,7 @@ from agent_saga.engine.saga import Saga, Scope
 from agent_saga.engine.step import Step
 from agent_saga.engine.tool import Tool, declare
 from agent_saga.recovery.survey import Found
+from agent_saga.wal.encoding import exact, mac
 from agent_saga.wal.format import Record
 
 Facts = Mapping[str, Any]
@@ -56,6 +57,10 @@ def rebuilt(engine: Engine, found: Found, epoch: int, *, dead_since: float) -> S
         facts = _facts(record)
         if record.step and record.event != Ev.STEP_REFUSED:
             _step(saga, scopes, record, facts, dead_since)
+        elif record.event in (Ev.SCOPE_OPEN, Ev.SCOPE_CLOSED):
+            _scope_event(saga, scopes, facts, record.event)
+        elif record.event == Ev.SAGA_UNWINDING and facts.get("scope"):
+            _scope(saga, scopes, _path(facts.get("scope"))).move("UNWINDING")
         elif record.event.startswith("SAGA_") and not (
             record.event == Ev.SAGA_UNWINDING and facts.get("scope")
         ):
@@ -72,7 +77,7 @@ def _saga(saga: Saga, record: Record, facts: Facts) -> None:
     saga.state = saga_after(saga.state, record.event)
     salt = facts.get("salt")
     if record.event == Ev.SAGA_BEGIN and isinstance(salt, str):
-        saga.salt = urlsafe_b64decode(salt + "=" * (-len(salt) % 4))
+        saga.salt = _unb64(salt)
 
 
 def _step(
@@ -94,23 +99,45 @@ def _step(
 def _new_step(
     saga: Saga, scopes: dict[tuple[str, ...], Scope], record: Record, facts: Facts
 ) -> Step:
-    path = tuple(str(part) for part in facts.get("scope") or ())
+    path = _path(facts.get("scope"))
     key = recorded_key(facts)
-    arguments = facts.get("arguments")
+    recorded = facts.get("arguments")
+    arguments = recorded if isinstance(recorded, dict) else {}
     step = Step(
         _scope(saga, scopes, path),
         recorded_tool(saga.engine, facts),
         key,
         record.step,
-        arguments if isinstance(arguments, dict) else {},
+        arguments,
         (),
         {},
-        b"",
+        _mac(saga, facts, arguments),
         keyed=key[:1] == ("given",),
     )
     step.in_flight = False
     saga.steps[step.id] = step
     return step
+
+
+def _path(value: Any) -> tuple[str, ...]:
+    return tuple(str(part) for part in value or ())
+
+
+def _mac(saga: Saga, facts: Facts, arguments: dict[str, Any]) -> bytes:
+    """Return the arguments' MAC: recorded where they were masked, else worked out from them."""
+    recorded = facts.get("mac")
+    return _unb64(recorded) if isinstance(recorded, str) else mac(saga.salt, arguments)
+
+
+def _unb64(text: str) -> bytes:
+    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def _scope_event(
+    saga: Saga, scopes: dict[tuple[str, ...], Scope], facts: Facts, event: str
+) -> None:
+    scope = _scope(saga, scopes, _path(facts.get("path")))
+    scope.move("OPEN" if event == Ev.SCOPE_OPEN else str(facts.get("result")))
 
 
 def _scope(saga: Saga, scopes: dict[tuple[str, ...], Scope], path: tuple[str, ...]) -> Scope:
@@ -184,6 +211,7 @@ def _learn(step: Step, record: Record, facts: Facts) -> None:
     if record.event in (Ev.STEP_COMMITTED, Ev.STEP_LATE):
         step.order = step.scope.saga.order()
         step.result = facts.get("result")
+        step.replayable = facts.get("replayable") is not False
         step.answered = True
         step.missing = str(facts.get("missing") or "")
         step.compensation = _inverse(step, facts.get("inverse"))
@@ -212,8 +240,10 @@ def _inverse(step: Step, recorded: Any) -> Compensation | None:
         step.missing = "its inverse was a function of the process that died"
         return None
     kwargs = recorded.get("kwargs")
-    return Compensation(
+    inverse = Compensation(
         handler=handler,
         kwargs=kwargs if isinstance(kwargs, Mapping) else {},
         description=str(recorded.get("description") or ""),
     )
+    inverse.recorded = exact(inverse.kwargs, what="the recorded inverse")
+    return inverse

@@ -13,9 +13,12 @@ Rules of this part:
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
+from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.domain.lifecycle import SagaState, StepState
+from agent_saga.domain.records import Ev
 from agent_saga.domain.report import RollbackReport
 from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.requests import Protocol
@@ -64,7 +67,19 @@ class Recovered(NamedTuple):
 def recoverable(found: Found) -> bool:
     """Say whether recovery may act on a saga, if its owner is dead or has released it."""
     state = found.view.state
-    return state in OWNED or state is SagaState.RELEASED
+    return state in OWNED or state is SagaState.RELEASED or overdue(found)
+
+
+def overdue(found: Found) -> bool:
+    """Say whether a suspended saga has waited too long, and is to be undone then."""
+    if found.view.state is not SagaState.SUSPENDED:
+        return False
+    suspensions = [r for r in found.effective.records if r.event == Ev.SAGA_SUSPENDED]
+    facts: Any = suspensions[-1].data if suspensions else None
+    deadline = facts.get("deadline") if isinstance(facts, Mapping) else None
+    if not isinstance(deadline, int) or facts.get("at_deadline") != "undo":
+        return False
+    return SYSTEM_CLOCK.now_us() > deadline
 
 
 def unsettled(found: Found) -> bool:

@@ -12,21 +12,26 @@ from typing import TYPE_CHECKING, Any
 
 from agent_saga.controls.gate import PreFlightGate
 from agent_saga.domain.clock import SYSTEM_CLOCK
+from agent_saga.engine.options import BoundaryOptions
 from agent_saga.engine.pool import ToolPool
 from agent_saga.engine.ports import Engine
+from agent_saga.engine.saga import Saga
 from agent_saga.engine.timing import Timing
 from agent_saga.observe.metrics import process_metrics
 from agent_saga.plugins.process import process_plugins
 from agent_saga.plugins.registry import process_handlers
 from agent_saga.runtime import builtin
 from agent_saga.runtime.feed import feed_of
+from agent_saga.runtime.identified import identified
 from agent_saga.runtime.logs import default_wal, wal_at
 from agent_saga.runtime.settings import Settings
+from agent_saga.state.address import open_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agent_saga.wal.base import BaseWAL
+from agent_saga.state.base import StateStore
+from agent_saga.wal.base import BaseWAL
 
 
 class Runtime:
@@ -100,6 +105,15 @@ class Runtime:
             metrics=process_metrics(),
             clock=SYSTEM_CLOCK,
         )
+
+    @functools.cached_property
+    def store(self) -> StateStore:
+        """The state store that belongs to the log; nothing is created before its first write."""
+        return open_state(self.wal.address)
+
+    def origin(self, engine: Engine, options: BoundaryOptions) -> Saga:
+        """Return the saga of a `saga_id`: a new one, or the recorded one; blocks."""
+        return identified(engine, self.store, options)
 
     def observe(self, observer: Callable[[Any], object], *, name: str = "") -> Callable[[], None]:
         """Have an observer told every event of this runtime's log, after it is durable.

@@ -249,6 +249,8 @@ class AppendingLog(ABC):
                 return
             if self._cause is not None or self._closed:
                 raise self._refusal()
+            if not self.syncs_inline:
+                self._flusher.start()
             facts = self._open()
             buffer = Buffer((0, first_hash(self.writer)))
             buffer.observing = self._buffer.observing
@@ -384,8 +386,8 @@ class AppendingLog(ABC):
             return None
         future = self._turns.get(loop)
         if future is None:
-            for other in [one for one in self._turns if one.is_closed()]:
-                del self._turns[other]
+            for other in [one for one in list(self._turns) if one.is_closed()]:
+                self._turns.pop(other, None)
             future = self._turns[loop] = loop.create_future()
             loop.call_soon(self._end_turn, loop)
         return future

@@ -98,7 +98,7 @@ class BaseWAL(AppendingLog):
 
     @abstractmethod
     def _close(self) -> None:
-        """Give back what `_open` took."""
+        """Give back what `_open` took, also where it failed half-way; may be called again."""
 
     @abstractmethod
     def read_all(self) -> Iterator[Record]:
@@ -364,9 +364,8 @@ class BaseWAL(AppendingLog):
             if last:
                 self._make_durable(last, deadline)
         finally:
-            was_open = self._mark_closed()
-            stopped = self._flusher.stop(max(0.1, deadline - time.monotonic()))
-            if was_open and stopped:
+            self._mark_closed()
+            if self._flusher.stop(max(0.1, deadline - time.monotonic())):
                 self._close()
 
     def _make_durable(self, seq: int, deadline: float) -> None:
@@ -388,12 +387,11 @@ class BaseWAL(AppendingLog):
             self._closed = True
             return seq
 
-    def _mark_closed(self) -> bool:
-        """Take no more records; whether there is a writer to give back."""
+    def _mark_closed(self) -> None:
+        """Take no more records."""
         with self._held(self._opening), self._lock:
-            was_live, self._live = self._live, False
+            self._live = False
             self._closed = True
-            return was_live
 
     async def aclose(self, timeout: float | None = None) -> None:
         """Close without blocking the event loop; see `close`."""

@@ -69,6 +69,7 @@ class FileWAL(BaseWAL):
         super()._reset()
         self._lock_file: WriterLock | None = None
         self._segments: Segments | None = None
+        self._folder = ""
         self._segment = 1
         self._left = segment_size(1) - _SEAL_ROOM
 
@@ -77,10 +78,10 @@ class FileWAL(BaseWAL):
     def _open(self) -> Mapping[str, object]:
         make_log_directory(self.port, self.path, force=self.force)
         try:
-            folder = self._make_writer()
-            self._segments = Segments(self.port, folder, self._io, self.stall_after)
+            if self._lock_file is None:
+                self._make_writer()
+            self._segments = Segments(self.port, self._folder, self._io, self.stall_after)
         except OSError as error:
-            self._release_lock()
             kind = WALFull if error.errno in _NO_ROOM else WALPathError
             raise kind(
                 f"The log {self.path!r} could not be begun: {error}.",
@@ -88,15 +89,23 @@ class FileWAL(BaseWAL):
             ) from error
         return self._facts()
 
-    def _make_writer(self) -> str:
-        """Make this process's folder and take its lock, before any record names it."""
-        writer = new_writer_id()
-        folder = os.path.join(self.path, WRITERS, writer)
-        self.port.mkdir(folder, 0o700)
-        self._lock_file = WriterLock(self.port, folder)
-        self.port.sync_directory(os.path.dirname(folder))
-        self.writer = writer
-        return folder
+    def _make_writer(self) -> None:
+        """Make this process's folder and take its lock, before any record names it.
+
+        What failed half-way is taken up again at the next record, so that a full disk does not
+        fill with empty folders.
+        """
+        if not self._folder:
+            self.writer = new_writer_id()
+            folder = os.path.join(self.path, WRITERS, self.writer)
+            self.port.mkdir(folder, 0o700)
+            self._folder = folder
+        try:
+            self._lock_file = WriterLock(self.port, self._folder)
+        except (FileExistsError, WALPathError):
+            self._folder = ""
+            raise
+        self.port.sync_directory(os.path.dirname(self._folder))
 
     def _facts(self) -> dict[str, object]:
         inode = 0 if self._lock_file is None else self._lock_file.inode
@@ -138,8 +147,9 @@ class FileWAL(BaseWAL):
         return self._segments
 
     def _close(self) -> None:
-        if self._segments is not None:
-            self._segments.close(
+        segments, self._segments = self._segments, None
+        if segments is not None:
+            segments.close(
                 self.stall_after, whole=self._cause is None and self.synced >= self.written
             )
         self._release_lock()

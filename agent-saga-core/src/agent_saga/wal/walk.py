@@ -294,7 +294,7 @@ class Refusing(Walk):
         del value
         raise SecretLeak(
             f"{self.place()} holds a secret ({why}), and the log must not.",
-            fix="Leave it out (`@tool.undo(keep=…)` records only the fields that it names), and let "
+            fix="Leave it out (`@tool.undo(keep=…)` records only the fields it names), and let "
             "the handler fetch the secret when it runs.",
         )
 

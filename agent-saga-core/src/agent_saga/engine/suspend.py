@@ -1,0 +1,81 @@
+"""Suspending a saga: neither committed nor failed, until somebody resumes it or its time is over.
+
+Rules of this part (R3):
+
+- No new step starts; steps in flight are waited for, bounded. A call that is still running, or a
+  step whose inverse has no name, cannot be suspended: another process could not undo it.
+- SAGA_SUSPENDED is durable, and the fence is checked after it, before the caller is told.
+- The record holds the deadline and what happens at it; the resume and the deadline race on one
+  atomic claim.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_saga.domain.lifecycle import StepState
+from agent_saga.domain.records import Ev
+from agent_saga.engine import journal
+from agent_saga.engine.requests import Durable, Protocol, StepEnded
+from agent_saga.errors import NotSuspendable, RefusedError, SuspendRequested, WALError
+
+if TYPE_CHECKING:
+    from agent_saga.engine.saga import Saga
+    from agent_saga.engine.step import Step
+
+
+def suspend(saga: Saga, request: SuspendRequested) -> Protocol[BaseException | None]:
+    """Suspend a saga; return what came in the way, or None."""
+    saga.root.shut()
+    clock = saga.engine.clock
+    end = clock.monotonic() + saga.engine.timing.settle
+    for step in saga.in_flight_of(saga.root):
+        cut: BaseException | None = yield StepEnded(step, max(end - clock.monotonic(), 0.0))
+        if cut is not None:
+            return cut
+    reasons = [
+        f"{step.tool.name}: {why}" for step in saga.steps_of(saga.root) if (why := _why_not(step))
+    ]
+    if reasons:
+        return NotSuspendable(
+            f"Saga {saga.id} cannot be suspended: {'; '.join(reasons)}.",
+            fix="Give these tools a named inverse: @tool.undo, or compensate=handler.using(…).",
+        )
+    return (yield from _recorded(saga, request))
+
+
+def _recorded(saga: Saga, request: SuspendRequested) -> Protocol[BaseException | None]:
+    try:
+        seq = journal.saga_event(
+            saga,
+            Ev.SAGA_SUSPENDED,
+            reason=request.message,
+            deadline=clock_us(saga) + int(request.deadline * 1_000_000),
+            at_deadline=request.at_deadline,
+            awaits=request.awaits,
+        )
+        cut: BaseException | None = yield Durable(seq)
+        if cut is None:
+            saga.engine.wal.check_fence(saga.id, saga.epoch)
+    except (WALError, RefusedError) as trouble:
+        return trouble
+    return cut
+
+
+def clock_us(saga: Saga) -> int:
+    """Return the wall clock: deadlines outlive the process, so they are wall-clock times."""
+    return saga.engine.clock.now_us()
+
+
+def _why_not(step: Step) -> str:
+    """Return why another process could not undo a step, or an empty string."""
+    if step.in_flight:
+        return "its call is still running"
+    if step.tool.reversible or step.tool.irreversible or step.state is not StepState.COMMITTED:
+        return ""
+    inverse = step.compensation
+    if inverse is None:
+        return step.missing or "it has no inverse"
+    if inverse.nothing or (inverse.handler and inverse.recorded is not None):
+        return ""
+    return "its inverse has no name that another process could find"
