@@ -97,10 +97,10 @@ def _say_missing(*, strict: bool) -> int:
 
 
 def _environ(python: Path) -> "dict[str, str]":
-    environ = environment.clean_environ()
-    beside = os.pathsep.join([str(python.parent), environ.get("PATH", os.defpath)])
-    environ["PATH"] = interpreters.search_path(beside)
-    return environ
+    # uv lies beside this Python, and may know interpreters that nobody else does.
+    beside = os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath)])
+    os.environ["PATH"] = beside
+    return {**environment.clean_environ(), "PATH": interpreters.search_path(beside)}
 
 
 def _parser() -> argparse.ArgumentParser:
