@@ -61,7 +61,8 @@ def _begin(saga: Saga) -> None:
     with saga.lock:
         if saga.begun:
             return
-        payload, _ = masked({"name": saga.name, "labels": saga.labels})
+        about = {"name": saga.name, "labels": saga.labels}
+        payload, _ = masked({**about, "key": saga.key} if saga.key else about)
         saga.engine.wal.append(
             Ev.SAGA_BEGIN, saga=saga.id, epoch=saga.epoch, payload=_with_salt(payload, saga.salt)
         )
