@@ -54,7 +54,7 @@ async def test_agent_kit_as_pasted(world: list[Any]) -> None:
         return {"id": "ch_1"}
 
     @compensator("surface.refund")
-    async def refund(id: str) -> None:
+    async def refund(id: str) -> None:  # noqa: A002 - as the documents write it
         world.append(("refund", id))
 
     kit = AgentKit(name="my-agent")
@@ -86,7 +86,7 @@ async def test_agent_kit_as_pasted(world: list[Any]) -> None:
 
 def test_templates_are_checked_when_wrapped(world: list[Any]) -> None:
     @compensator("surface.template.refund")
-    def refund(id: str, *, idempotency_key: str) -> None:
+    def refund(id: str, *, idempotency_key: str) -> None:  # noqa: A002
         world.append(("refund", id, len(idempotency_key)))
 
     kit = AgentKit(name="my-agent")
@@ -227,7 +227,7 @@ def test_a_synchronous_boundary_and_plain_calls(world: list[Any]) -> None:
 
 def test_observers_and_retries_are_named_as_written(world: list[Any]) -> None:
     @reconciler("surface.plain")
-    def observe(id: str) -> Observation:
+    def observe(id: str) -> Observation:  # noqa: A002
         return Observation(reversed_=None)
 
     policy = RetryPolicy(

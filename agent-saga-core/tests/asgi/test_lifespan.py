@@ -24,6 +24,10 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+def exit_of(script: list[str]) -> int:
+    return subprocess.run(script, check=False).returncode
+
+
 def verdicts(log: Path) -> list[tuple[str, bool]]:
     return [(view.state.value, view.clean) for view in read_log(log).sagas.values()]
 
@@ -135,7 +139,7 @@ async def test_it_recovers_what_an_earlier_process_left(
         )
     )
     script = [sys.executable, str(tmp_path / "left_behind.py")]
-    assert subprocess.run(script, check=False).returncode == 9
+    assert await asyncio.to_thread(exit_of, script) == 9
     monkeypatch.syspath_prepend(str(tmp_path))
     lifespan = saga_lifespan(str(log), interval=0.05, settings=QUICK, imports=["left_behind"])
     async with lifespan(object()):

@@ -5,8 +5,9 @@ Rules of this part (R4):
 - A record is effective only if its writer opened its epoch (by SAGA_BEGIN or by a SAGA_CLAIM) and
   no later effective claim cuts before it: a claim names, for each writer, the last record that it
   read; a writer that it does not name is cut at 0. A claim that is itself cut cuts nothing.
+- An epoch that two writers opened is nobody's: all its records are stale.
 - Every other record is stale: it changes no state, and is never ignored. Only a late announcement
-  that its own writer closed as "not started", and that closing, are harmless.
+  that its own writer closed next as "not started", and that closing, are harmless.
 - The order of a saga is (epoch, sequence).
 """
 
@@ -31,23 +32,40 @@ class WrittenRecord(Protocol):
     """What is read of a record here."""
 
     @property
-    def event(self) -> str: ...
+    def event(self) -> str:
+        """What happened."""
+
     @property
-    def saga(self) -> str: ...
+    def saga(self) -> str:
+        """The saga it belongs to."""
+
     @property
-    def step(self) -> str: ...
+    def step(self) -> str:
+        """The step it belongs to, or an empty string."""
+
     @property
-    def epoch(self) -> int: ...
+    def epoch(self) -> int:
+        """The epoch under which it was written."""
+
     @property
-    def generation(self) -> int: ...
+    def generation(self) -> int:
+        """The step's generation."""
+
     @property
-    def seq(self) -> int: ...
+    def seq(self) -> int:
+        """Its place in its writer's log."""
+
     @property
-    def time(self) -> int: ...
+    def time(self) -> int:
+        """Microseconds since the epoch, for display."""
+
     @property
-    def writer(self) -> str: ...
+    def writer(self) -> str:
+        """Who wrote it."""
+
     @property
-    def data(self) -> Any: ...
+    def data(self) -> Any:
+        """The payload as plain data."""
 
 
 class Claim(NamedTuple):
@@ -67,12 +85,14 @@ class Effective(NamedTuple):
         stale: those that do not count and are not harmless.
         epoch: the epoch that holds.
         owner: the writer that opened it.
+        highest: the highest epoch of any record, stale ones included: none below it is free.
     """
 
     records: list[Any]
     stale: list[Any]
     epoch: int
     owner: str
+    highest: int = 0
 
 
 def effective(records: Iterable[WrittenRecord]) -> Effective:
@@ -83,16 +103,27 @@ def effective(records: Iterable[WrittenRecord]) -> Effective:
     """
     found = list(records)
     claims = _claims(found)
-    opened = {(claim.epoch, claim.writer) for claim in claims}
-    opened |= {(r.epoch, r.writer) for r in found if r.event == Ev.SAGA_BEGIN}
+    opened = _opened(found)
     counting: list[WrittenRecord] = []
     late: list[WrittenRecord] = []
     for record in found:
-        counts = (record.epoch, record.writer) in opened and _uncut(record, claims)
+        counts = opened.get(record.epoch) == record.writer and _uncut(record, claims)
         (counting if counts else late).append(record)
     counting.sort(key=lambda record: (record.epoch, record.seq))
     epoch, owner = _holder(counting)
-    return Effective(counting, _unsafe(late), epoch, owner)
+    highest = max((record.epoch for record in found), default=0)
+    return Effective(counting, _unsafe(late), epoch, owner, highest)
+
+
+def _opened(records: Sequence[WrittenRecord]) -> dict[int, str]:
+    """Return who opened each epoch; an epoch that two writers opened belongs to nobody."""
+    opened: dict[int, str] = {}
+    for record in records:
+        if record.event in _OPENS and opened.setdefault(record.epoch, record.writer) != (
+            record.writer
+        ):
+            opened[record.epoch] = ""
+    return opened
 
 
 def _claims(records: Sequence[WrittenRecord]) -> list[Claim]:
@@ -101,16 +132,23 @@ def _claims(records: Sequence[WrittenRecord]) -> list[Claim]:
     found = [r for r in records if r.event == Ev.SAGA_CLAIM]
     for record in sorted(found, key=lambda r: -r.epoch):
         if all(record.seq <= claim.cuts.get(record.writer, 0) for claim in claims):
-            claims.append(Claim(record.epoch, record.writer, record.seq, _cuts(record)))
+            claims.append(Claim(record.epoch, record.writer, record.seq, cuts_of(record)))
     return claims
 
 
-def _cuts(record: WrittenRecord) -> dict[str, int]:
+def cuts_of(record: WrittenRecord) -> dict[str, int]:
     data = record.data
     cuts = data.get("cuts") if isinstance(data, Mapping) else None
     if not isinstance(cuts, Mapping):
         return {}
-    return {str(writer): int(cut["seq"]) for writer, cut in cuts.items()}
+    return {str(writer): _cut(cut) for writer, cut in cuts.items()}
+
+
+def _cut(cut: Any) -> int:
+    seq = cut["seq"]
+    if type(seq) is not int:
+        raise TypeError("a cut is a sequence number")
+    return seq
 
 
 def _uncut(record: WrittenRecord, claims: Sequence[Claim]) -> bool:
@@ -128,14 +166,16 @@ def _holder(records: Sequence[WrittenRecord]) -> tuple[int, str]:
 
 
 def _unsafe(late: Sequence[WrittenRecord]) -> list[WrittenRecord]:
-    closings = {_closing(r) for r in late if _is_not_started(r)}
-    announced = {_announcement(r) for r in late if r.event in _ANNOUNCED}
-    return [
-        r
-        for r in late
-        if not (r.event in _ANNOUNCED and _announcement(r) in closings)
-        and not (_is_not_started(r) and _closing(r) in announced)
-    ]
+    """Return the stale records without the pairs of an announcement and its "not started"."""
+    harmless: set[int] = set()
+    open_calls: dict[tuple[object, ...], int] = {}
+    for index, record in enumerate(late):
+        if record.event in _ANNOUNCED:
+            open_calls[_announcement(record)] = index
+        elif (announced := open_calls.pop(_closing(record), None)) is not None:
+            if _is_not_started(record):
+                harmless |= {announced, index}
+    return [record for index, record in enumerate(late) if index not in harmless]
 
 
 def _is_not_started(record: WrittenRecord) -> bool:

@@ -130,6 +130,19 @@ class Tool:
             reconciler, process_handlers().reconcilers, "reconciler"
         )
 
+    def set_bounds(
+        self,
+        timeout: float | None,
+        undo_timeout: float | None,
+        settle_after: float | None,
+        window: float | None,
+    ) -> None:
+        """Set the bounds in seconds; None is the default of each."""
+        self.timeout = seconds("timeout", timeout)
+        self.undo_timeout = seconds("undo_timeout", undo_timeout)
+        self.settle_after = seconds("settle_after", settle_after, zero=True)
+        self.window = seconds("window", window)
+
 
 def declare(
     fn: Callable[..., Any],
@@ -197,15 +210,12 @@ def declare(
     tool.reversible = tool.semantics is ActionSemantics.REVERSIBLE
     tool.irreversible = tool.semantics is ActionSemantics.IRREVERSIBLE
     tool.set_inverse(deriver_of(compensate), provisional)
-    tool.prepare = None if prepare is None else Form(prepare, "prepare")
+    tool.prepare = _form(prepare, "prepare")
     tool.set_prober(prober)
     tool.set_reconciler(reconciler)
-    tool.timeout = seconds("timeout", timeout)
-    tool.undo_timeout = seconds("undo_timeout", undo_timeout)
-    tool.settle_after = seconds("settle_after", settle_after, zero=True)
-    tool.window = seconds("window", window)
+    tool.set_bounds(timeout, undo_timeout, settle_after, window)
     tool.retry = _retry(retry)
-    tool.fallback = None if fallback_action is None else Form(fallback_action, "fallback")
+    tool.fallback = _form(fallback_action, "fallback")
     tool.not_applied_on = error_types(not_applied_on, "not_applied_on")
     tool.no_answer_on = error_types(no_answer_on, "no_answer_on")
     tool.idempotent, tool.repeatable, tool.loop_free = bool(idempotent), repeatable, loop_free
@@ -271,6 +281,10 @@ def _semantics(name: str, semantics: object, compensate: object) -> ActionSemant
         f"Nothing says what {name!r} does to the world.",
         fix="Give semantics='REVERSIBLE' (a read), 'COMPENSABLE' or 'IRREVERSIBLE'.",
     )
+
+
+def _form(fn: Callable[..., Any] | None, kind: str) -> Form | None:
+    return None if fn is None else Form(fn, kind)
 
 
 def _retry(retry: object) -> RetryPolicy | None:
