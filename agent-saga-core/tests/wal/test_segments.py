@@ -239,15 +239,20 @@ def test_a_full_disk_refuses_intents_and_takes_endings_until_it_is_freed(open_lo
     assert numbers(records) == list(range(room))
 
 
-def test_a_disk_that_is_full_from_the_start_refuses_the_first_intent(open_log):
+@pytest.mark.parametrize("call", ["fallocate", "open", "unlink"])
+def test_a_disk_that_is_full_from_the_start_refuses_and_does_not_fill_up(open_log, look, call):
     port = FaultyPort()
-    port.fail("fallocate", error=errno.ENOSPC, times=FOR_EVER)
     log = open_log(port=port)
-    with pytest.raises(WALFull):
-        log.append("STEP_INTENT")
+    log.port.fail("fallocate", error=errno.ENOSPC, times=FOR_EVER)
+    port.fail(call, nth=5, error=errno.ENOSPC, times=FOR_EVER)
+    for _ in range(10):
+        with pytest.raises(WALFull):
+            log.append("STEP_INTENT")
+    assert len(list((Path(log.path) / "writers").iterdir())) == 1
     port.heal()
     log.append("STEP_INTENT")
-    log.barrier_sync()
+    log.close()
+    assert look()[1] == []
 
 
 def test_a_disk_that_cannot_be_written_to_is_said_at_the_first_record(open_log):

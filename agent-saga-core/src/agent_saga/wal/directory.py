@@ -11,11 +11,12 @@ Rules of this part:
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from typing import TYPE_CHECKING, Final
 
-from agent_saga.errors import WALFormatError, WALPathError
+from agent_saga.errors import WALFormatError, WALFull, WALPathError
 from agent_saga.wal.os_port import NETWORK_FILE_SYSTEMS
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LAYOUT",
     "WRITERS",
+    "cannot_begin",
     "check_readable",
     "make_log_directory",
     "short_write",
@@ -34,6 +36,7 @@ WRITERS: Final = "writers"
 LAYOUT: Final = 1
 """The version of how the directory is laid out; records carry a format version of their own."""
 
+_NO_ROOM: Final = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})
 _FORMAT_FILE: Final = "format"
 _FORMAT_TEXT: Final = f"agent-saga log, layout {LAYOUT}\n".encode()
 _IGNORE_FILE: Final = ".gitignore"
@@ -50,6 +53,7 @@ def make_log_directory(port: OsPort, path: str, *, force: bool) -> None:
 
     Raises:
         WALPathError: the path cannot hold a log; the message says what to do.
+        WALFull: there is no room for it.
         WALFormatError: a newer version of agent-saga made the directory.
     """
     try:
@@ -63,10 +67,20 @@ def make_log_directory(port: OsPort, path: str, *, force: bool) -> None:
         for parent in dict.fromkeys([path, *(os.path.dirname(folder) for folder in made)]):
             port.sync_directory(parent)
     except OSError as error:
-        raise WALPathError(
-            f"The log's directory {path!r} cannot be used: {error}.",
-            fix="Choose a directory that this process may write to (AGENT_SAGA_WAL, or wal=…).",
-        ) from error
+        raise cannot_begin(path, error) from error
+
+
+def cannot_begin(path: str, error: OSError) -> WALFull | WALPathError:
+    """What to say when the operating system does not let a log begin."""
+    if error.errno in _NO_ROOM:
+        return WALFull(
+            f"There is no room for a log at {path!r} ({error}).",
+            fix="Free space on its disk, or choose another directory (AGENT_SAGA_WAL, or wal=…).",
+        )
+    return WALPathError(
+        f"The log's directory {path!r} cannot be used: {error}.",
+        fix="Choose a directory that this process may write to (AGENT_SAGA_WAL, or wal=…).",
+    )
 
 
 def check_readable(port: OsPort, path: str) -> bool:

@@ -11,14 +11,18 @@ Rules of this part:
 
 from __future__ import annotations
 
-import errno
 import os
 import platform
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_saga.errors import WALFull, WALPathError
+from agent_saga.errors import WALPathError
 from agent_saga.wal.base import BaseWAL, Batch, Capabilities
-from agent_saga.wal.directory import WRITERS, check_readable, make_log_directory
+from agent_saga.wal.directory import (
+    WRITERS,
+    cannot_begin,
+    check_readable,
+    make_log_directory,
+)
 from agent_saga.wal.lock import EVERY_EPOCH, WriterLock, add_fence
 from agent_saga.wal.os_port import OsPort
 from agent_saga.wal.reader import records, writers_of
@@ -33,7 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["AsyncWAL", "FileWAL"]
 
 _SEAL_ROOM: Final = 1024
-_NO_ROOM: Final = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})
 
 
 class FileWAL(BaseWAL):
@@ -82,11 +85,7 @@ class FileWAL(BaseWAL):
                 self._make_writer()
             self._segments = Segments(self.port, self._folder, self._io, self.stall_after)
         except OSError as error:
-            kind = WALFull if error.errno in _NO_ROOM else WALPathError
-            raise kind(
-                f"The log {self.path!r} could not be begun: {error}.",
-                fix="Free space on its disk, or choose another directory.",
-            ) from error
+            raise cannot_begin(self.path, error) from error
         return self._facts()
 
     def _make_writer(self) -> None:
@@ -99,13 +98,13 @@ class FileWAL(BaseWAL):
             self.writer = new_writer_id()
             folder = os.path.join(self.path, WRITERS, self.writer)
             self.port.mkdir(folder, 0o700)
+            self.port.sync_directory(os.path.dirname(folder))
             self._folder = folder
         try:
             self._lock_file = WriterLock(self.port, self._folder)
         except (FileExistsError, WALPathError):
             self._folder = ""
             raise
-        self.port.sync_directory(os.path.dirname(self._folder))
 
     def _facts(self) -> dict[str, object]:
         inode = 0 if self._lock_file is None else self._lock_file.inode

@@ -4,8 +4,8 @@ Rules of this part:
 
 - A line is a JSON object whose fields stand in a fixed order: the envelope (`v` format, `q`
   sequence, `m` watermark, `t` time, `e` event, `s` saga, `p` epoch, `k` step, and `g` generation
-  unless it is 0), the payload `d`, the salt `x` and the hash `h`. Recovery slices the envelope and never parses a
-  payload.
+  unless it is 0), the payload `d`, the salt `x` and the hash `h`. Recovery slices the envelope
+  and never parses a payload.
 - hash = SHA-256(previous hash | envelope bytes | SHA-256(salt | payload bytes)), all over the
   bytes as stored. The first previous hash is SHA-256 of the writer's id. The digest and the
   previous hash can be derived, so they are not stored.

@@ -96,18 +96,28 @@ class Segments:
 
     def _make(self) -> _Segment:
         """Allocate the next segment and make its name durable."""
-        number = self._made + 1
-        path = os.path.join(self._folder, segment_name(number))
-        fd = self._port.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-        self._made = number
+        path, fd = self._create()
         try:
-            self._port.fallocate(fd, segment_size(number))
+            self._port.fallocate(fd, segment_size(self._made))
             self._port.fsync(fd)
             self._port.sync_directory(self._folder)
         except BaseException:
             self._discard(_Segment(path, fd))
             raise
         return _Segment(path, fd)
+
+    def _create(self) -> tuple[str, int]:
+        """Create the file of the next number that is free."""
+        while True:
+            number = self._made + 1
+            path = os.path.join(self._folder, segment_name(number))
+            try:
+                fd = self._port.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+            except FileExistsError:
+                self._made = number
+            else:
+                self._made = number
+                return path, fd
 
     def _prepare(self) -> None:
         """In the background: make spares, cut what was sealed and synced."""
