@@ -484,6 +484,8 @@ def test_a_retry_that_names_a_default_is_still_a_blind_retry(mode, kit, world):
             await mode.call(tool, 5)
         with pytest.raises(OutcomeUnknown):
             await mode.call(tool, 5, currency="usd")
+        with pytest.raises(OutcomeUnknown):
+            await mode.call(tool, amount=5)
 
     mode.attempt(kit, body)
     assert world.amounts == [5]

@@ -53,7 +53,8 @@ class PreFlightGate:
         approval_timeout: seconds that a human has to answer; the setting when not given.
 
     Raises:
-        ConfigurationError: a rule is no `Rule`, or the provider cannot ask.
+        ConfigurationError: a rule is no `Rule` or has the name of another one, under which an
+            approval would count for both; or the provider cannot ask.
     """
 
     def __init__(
@@ -63,9 +64,7 @@ class PreFlightGate:
         approval_timeout: float | None = None,
     ) -> None:
         self.rules = tuple(rules)
-        for rule in self.rules:
-            if not isinstance(rule, Rule):
-                raise ConfigurationError(f"The gate takes Rules, not {type(rule).__name__}.")
+        _check_rules(self.rules)
         if approval_provider is not None and not callable(getattr(approval_provider, "ask", None)):
             raise ConfigurationError("The approval provider has no `ask` method.")
         self.approval_provider = approval_provider
@@ -122,6 +121,20 @@ class PreFlightGate:
                 "PreFlightGate(approval_provider=ConsoleApprovals()).",
             )
         return Ask(rule, reason, self.approval_provider, self.approval_timeout)
+
+
+def _check_rules(rules: Iterable[Rule]) -> None:
+    names = {IRREVERSIBLE_RULE}
+    for rule in rules:
+        if not isinstance(rule, Rule):
+            raise ConfigurationError(f"The gate takes Rules, not {type(rule).__name__}.")
+        if rule.name in names:
+            raise ConfigurationError(
+                f"Two rules of the gate are named {rule.name!r}; an approval under one would count "
+                "for both.",
+                fix="Give every rule a name of its own.",
+            )
+        names.add(rule.name)
 
 
 def _refusal(view: CallView, rule: Rule) -> RefusedError:

@@ -132,13 +132,22 @@ def semantics_is(semantics: ActionSemantics | str) -> Predicate:
 def arg_exceeds(arg: str, limit: float | Decimal) -> Predicate:
     """Return a predicate: this argument is a number above the limit.
 
-    An argument that is there and is no finite number cannot be judged, which refuses the call; a
-    call without the argument does not exceed anything.
+    An argument that is there and is no finite number cannot be judged, which refuses the call. So
+    does a call that may hide it: one whose arguments nobody named, or that has positional
+    arguments without a name. Any other call without the argument does not exceed anything.
+
+    Raises:
+        ConfigurationError: the limit is no finite number.
     """
-    bound = _number(limit)
+    try:
+        bound = _number(limit)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"The limit of {arg!r} is no finite number: {limit!r}.") from error
 
     def exceeds(view: CallView) -> bool:
         if arg not in view.arguments:
+            if not view.named or "*" in view.arguments:
+                raise LookupError(f"the call does not name its argument {arg!r}")
             return False
         value = view.arguments[arg]
         return (value if type(value) is int else _number(value)) > bound

@@ -191,8 +191,9 @@ class SagaTool(Generic[P, R]):
                 f"{self.tool.name} is bound to another kit than the boundary that it is called in.",
                 fix="Wrap the tool with the boundary's kit.",
             )
-        if args:
-            arguments = self.tool.form.named(args, kwargs, skip=len(owner))
+        form_of = self.tool.form
+        if args or form_of.defaults:
+            arguments = form_of.named(args, kwargs, skip=len(owner))
         else:
             arguments = kwargs.copy()
         bound_to = owner[0] if owner else self._bound_to
