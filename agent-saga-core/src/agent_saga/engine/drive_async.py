@@ -318,5 +318,16 @@ async def _wait_shielded(task: asyncio.Future[Any]) -> None:
     if anyio is None:
         await asyncio.wait({task})
         return
-    with anyio.CancelScope(shield=True):
-        await asyncio.wait({task})
+    closing: GeneratorExit | None = None
+    try:
+        with anyio.CancelScope(shield=True):
+            try:
+                await asyncio.wait({task})
+            except GeneratorExit as error:
+                closing = error
+                raise
+    except RuntimeError:
+        if closing is None:
+            raise
+        # Whoever closes a coroutine is another task, which may not leave the scope of this one.
+        raise closing from None
