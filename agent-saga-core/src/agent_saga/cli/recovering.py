@@ -22,20 +22,23 @@ __all__ = ["as_document", "opened", "plan_lines", "result_lines", "saga_of"]
 
 
 @contextlib.contextmanager
-def opened(wal_path: str | None, modules: Sequence[str], by: str) -> Iterator[RecoveryDaemon]:
+def opened(
+    wal_path: str | None, modules: Sequence[str], by: str, *, awaited: bool = False
+) -> Iterator[RecoveryDaemon]:
     """Load the handlers' modules and open the log for acting on it.
 
     Args:
         wal_path: what `--wal-path` said.
         modules: what `--import` said.
         by: who acts.
+        awaited: there may be no log yet.
 
     Raises:
         RecoveryError: there is no log at the path; nothing is created.
         PluginError: a module cannot be loaded.
     """
     path = log_path(wal_path)
-    if not path.exists():
+    if not path.exists() and not awaited:
         raise RecoveryError(f"There is no log at {path}.", fix="Name it with --wal-path.")
     import_modules(modules)
     daemon = RecoveryDaemon(path, by=by)

@@ -2,15 +2,18 @@
 
 Rules of this part:
 
-- It ends on SIGTERM and SIGINT after the saga that it is working on.
+- It ends on SIGTERM and SIGINT after the saga that it is working on. It may start before there is
+  a log.
 - `--once` makes one pass that does not wait, and exits like `agent-saga recover`.
+- A pass that fails is logged, and the next one is made; only `--once` ends with its error.
 - The health file, if asked for, is rewritten after every pass with its time and counts; a watcher
-  judges by its age.
+  judges by its age, and by `failed`.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import sys
 import threading
@@ -31,8 +34,11 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from agent_saga.recovery.daemon import Result
+    from agent_saga.runtime.daemon import RecoveryDaemon
 
 __all__ = ["main", "program"]
+
+log = logging.getLogger("agent_saga.recovery")
 
 
 @click.command("saga-recoveryd")
@@ -62,39 +68,47 @@ def program(
     Inverses run by name, so name the modules that register them with --import.
     """
     configure_logging(format="json" if json_logs else "text")
-    stopped = threading.Event()
-    _stop_on_signals(stopped)
-    with opened(wal_path, modules, "saga-recoveryd") as daemon:
-        while True:
+
+    def told(result: Result | None) -> None:
+        if health_file:
+            _write_health(Path(health_file), result)
+
+    with opened(wal_path, modules, "saga-recoveryd", awaited=True) as daemon:
+        if once:
             result = daemon.sweep()
-            if health_file:
-                _write_health(Path(health_file), result)
-            if once:
-                return Exit.CLEAN if result.clean else Exit.NOT_CLEAN
-            if stopped.wait(interval):
-                return Exit.CLEAN
+            told(result)
+            return Exit.CLEAN if result.clean else Exit.NOT_CLEAN
+        _stop_on_signals(daemon)
+        daemon.watch(interval, after=told)
+    return Exit.CLEAN
 
 
-def _stop_on_signals(stopped: threading.Event) -> None:
+def _stop_on_signals(daemon: RecoveryDaemon) -> None:
     def stop(signum: int, frame: FrameType | None) -> None:
         del signum, frame
-        stopped.set()
+        # Not here: the interrupted code may hold the lock that `stop` needs.
+        threading.Thread(target=daemon.stop).start()
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
 
 
-def _write_health(path: Path, result: Result) -> None:
-    health = {
-        "time": time.time(),
-        "not_settled": len(result.sagas),
-        "needs_human": len(result.needs_human),
-        "waiting": len(result.waiting),
-        "damages": result.damages,
-    }
+def _write_health(path: Path, result: Result | None) -> None:
+    """Write the state of the last pass; one that cannot be written grows old, which tells too."""
+    health: dict[str, object] = {"time": time.time(), "failed": result is None}
+    if result is not None:
+        health |= {
+            "not_settled": len(result.sagas),
+            "needs_human": len(result.needs_human),
+            "waiting": len(result.waiting),
+            "damages": result.damages,
+        }
     fresh = path.with_name(f".{path.name}.new")
-    fresh.write_text(json.dumps(health), encoding="utf-8")
-    fresh.replace(path)
+    try:
+        fresh.write_text(json.dumps(health), encoding="utf-8")
+        fresh.replace(path)
+    except OSError:
+        log.exception("the health file %s cannot be written", path)
 
 
 def main() -> int:

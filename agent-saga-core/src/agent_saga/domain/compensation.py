@@ -34,9 +34,19 @@ class Compensation:
             that a program that changes its result afterwards changes nothing here.
         bound: the registered handler that the tool was declared with, where it is known; a function
             that is defined again meanwhile, under the same name, does not take its place.
+        origin: the package and version that registered the handler, where the log tells it.
     """
 
-    __slots__ = ("bound", "description", "fn", "handler", "kwargs", "nothing", "recorded")
+    __slots__ = (
+        "bound",
+        "description",
+        "fn",
+        "handler",
+        "kwargs",
+        "nothing",
+        "origin",
+        "recorded",
+    )
 
     def __init__(
         self,
@@ -61,6 +71,7 @@ class Compensation:
         self.nothing = ""
         self.recorded: bytes | None = None
         self.bound: object = None
+        self.origin = ""
 
     @classmethod
     def none(cls, reason: str) -> Compensation:
@@ -71,6 +82,7 @@ class Compensation:
         answer.description = ""
         answer.recorded = None
         answer.bound = None
+        answer.origin = ""
         answer.nothing = reason or "nothing to undo"
         return answer
 

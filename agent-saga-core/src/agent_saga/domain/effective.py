@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from agent_saga.domain.records import Ev
+from agent_saga.errors import WALError
 
 NOT_STARTED: Final = "engine"
 """The `by` of a record that closes its own writer's announcement as not started."""
@@ -137,18 +138,24 @@ def _claims(records: Sequence[WrittenRecord]) -> list[Claim]:
 
 
 def cuts_of(record: WrittenRecord) -> dict[str, int]:
-    data = record.data
-    cuts = data.get("cuts") if isinstance(data, Mapping) else None
+    """Return up to where a claim has read each writer; nothing of it, when that cannot be read.
+
+    So an unreadable claim makes everything before it stale: named, and a human's case.
+    """
+    cuts = facts_of(record).get("cuts")
     if not isinstance(cuts, Mapping):
         return {}
-    return {str(writer): _cut(cut) for writer, cut in cuts.items()}
+    found = {str(w): cut.get("seq") for w, cut in cuts.items() if isinstance(cut, Mapping)}
+    return {writer: seq for writer, seq in found.items() if type(seq) is int}
 
 
-def _cut(cut: Any) -> int:
-    seq = cut["seq"]
-    if type(seq) is not int:
-        raise TypeError("a cut is a sequence number")
-    return seq
+def facts_of(record: WrittenRecord) -> Mapping[str, Any]:
+    """Return a record's payload; empty when it was erased or cannot be read."""
+    try:
+        data = record.data
+    except WALError:
+        return {}
+    return data if isinstance(data, Mapping) else {}
 
 
 def _uncut(record: WrittenRecord, claims: Sequence[Claim]) -> bool:
@@ -172,17 +179,18 @@ def _unsafe(late: Sequence[WrittenRecord]) -> list[WrittenRecord]:
     for index, record in enumerate(late):
         if record.event in _ANNOUNCED:
             open_calls[_announcement(record)] = index
-        elif (announced := open_calls.pop(_closing(record), None)) is not None:
-            if _is_not_started(record):
-                harmless |= {announced, index}
+            continue
+        announced = open_calls.pop(_closing(record), None)
+        if announced is not None and _is_not_started(record):
+            harmless |= {announced, index}
     return [record for index, record in enumerate(late) if index not in harmless]
 
 
 def _is_not_started(record: WrittenRecord) -> bool:
     if record.event not in _ANNOUNCED.values():
         return False
-    data = record.data
-    about = data.get("about", data) if isinstance(data, Mapping) else {}
+    facts = facts_of(record)
+    about = facts.get("about", facts)
     return isinstance(about, Mapping) and about.get("by") == NOT_STARTED
 
 

@@ -5,6 +5,8 @@ Rules of this part:
 - Every record goes through the lifecycle tables. One that they do not allow, one of an unknown
   kind, one whose payload is needed and cannot be read: a fault of its saga, which is then a human's
   case; the other sagas are folded on.
+- A person who closes a saga has seen what is wrong with its records up to then; what comes later is
+  a fault again.
 - A saga with one writer is folded as its records come. One with several is contested: its records
   are collected and told apart first (`effective`), then folded (`resolve`); stale ones are faults.
 - Payloads are data from outside: a fact of another form than expected counts as not there.
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_saga.domain.effective import WrittenRecord, effective
+from agent_saga.domain.effective import WrittenRecord, cuts_of, effective
 from agent_saga.domain.lifecycle import SagaState, ScopeState, saga_after, scope_after, step_after
 from agent_saga.domain.records import Ev
 from agent_saga.domain.views import SagaView, StepView
@@ -68,20 +70,30 @@ def resolve(saga: str, records: Iterable[WrittenRecord]) -> SagaView:
         records: its records.
     """
     view = SagaView(saga)
-    try:
-        found = effective(records)
-    except (WALError, TypeError, KeyError, ValueError) as error:
-        view.faults.append(f"its claims cannot be read: {type(error).__name__}")
-        return view
+    found = effective(records)
     for record in found.records:
         view.owners[record.epoch] = record.writer
         _see(view, record)
         _take(view, record)
+    seen = _seen_at_closing(found.records)
     view.faults += [
         f"a stale {record.event} of writer {record.writer}, sequence {record.seq}"
         for record in found.stale
+        if record.seq > seen.get(record.writer, 0)
     ]
     return view
+
+
+def _seen_at_closing(records: list[Any]) -> dict[str, int]:
+    """Return, for each writer, up to where its records had been read when the saga was closed."""
+    seen: dict[str, int] = {}
+    cuts: dict[str, int] = {}
+    for record in records:
+        if record.event == Ev.SAGA_CLAIM:
+            cuts = cuts_of(record)
+        elif record.event == Ev.SAGA_CLOSED:
+            seen = {**cuts, record.writer: record.seq}
+    return seen
 
 
 def _see(view: SagaView, record: WrittenRecord) -> None:
@@ -126,6 +138,14 @@ def _begin(view: SagaView, record: WrittenRecord) -> None:
 
 def _saga(view: SagaView, record: WrittenRecord) -> None:
     view.state = saga_after(view.state, record.event)
+
+
+def _closed(view: SagaView, record: WrittenRecord) -> None:
+    if view.faults:
+        view.faults.clear()
+        view.state = SagaState.CLOSED
+    else:
+        _saga(view, record)
 
 
 def _committed(view: SagaView, record: WrittenRecord) -> None:
@@ -237,7 +257,6 @@ _SAGA_EVENTS: Final = (
     Ev.SAGA_CLAIM,
     Ev.SAGA_SUSPENDED,
     Ev.SAGA_RESUMED,
-    Ev.SAGA_CLOSED,
     Ev.SAGA_RELEASED,
     Ev.SAGA_ROLLED_BACK,
     Ev.SAGA_PARTIAL,
@@ -266,6 +285,7 @@ _TAKERS: Final[dict[str, Callable[[SagaView, WrittenRecord], None]]] = {
     **dict.fromkeys(_STEP_EVENTS, _step),
     Ev.SAGA_BEGIN: _begin,
     Ev.SAGA_COMMITTED: _committed,
+    Ev.SAGA_CLOSED: _closed,
     Ev.SAGA_UNWINDING: _unwinding,
     Ev.SCOPE_OPEN: _scope_open,
     Ev.SCOPE_CLOSED: _scope_closed,

@@ -122,7 +122,9 @@ class SagaView:
     @property
     def clean(self) -> bool:
         """True when it ended, nothing may stand undeclared, and every record of it is in order."""
-        scopes_well = all(state in _SCOPE_WELL for state in self.scopes.values())
+        scopes_well = self.state is SagaState.ROLLED_BACK or all(
+            state in _SCOPE_WELL for state in self.scopes.values()
+        )
         closed = self.state is SagaState.CLOSED
         well = self.ended and (closed or (scopes_well and not self.kept))
         return well and not self.contested and not self.faults and not self.standing

@@ -186,7 +186,7 @@ def _after_failure(  # noqa: PLR0911 - each way an attempt can end is one line
         )
         return Undone.COMPENSATED
     if ending.running:
-        return _unknown(step, error)
+        return _unknown(step, error, running=True)
     if seen.reversed_ is False and returned:
         return _known_not_applied(step, attempt, error)
     if attempt.repeats_safely():
@@ -214,9 +214,10 @@ def _known_not_applied(step: Step, attempt: Attempt, error: BaseException) -> Un
     return None
 
 
-def _unknown(step: Step, error: BaseException) -> Undone:
+def _unknown(step: Step, error: BaseException, *, running: bool = False) -> Undone:
     step.ended_at = step.scope.saga.engine.clock.monotonic()
-    journal.step_event(step, Ev.STEP_COMPENSATION_UNKNOWN, error=journal.error_text(error))
+    told = journal.error_text(error)
+    journal.step_event(step, Ev.STEP_COMPENSATION_UNKNOWN, error=told, running=running)
     return Undone.UNKNOWN
 
 

@@ -59,7 +59,8 @@ def unusable(inverse: Compensation, engine: Engine) -> str:
         return ""
     if inverse.fn is not None:
         return _unfit(inverse.fn)
-    return f"its handler {inverse.handler!r} is not registered in this process"
+    origin = f"; it came from {inverse.origin}" if inverse.origin else ""
+    return f"its handler {inverse.handler!r} is not registered in this process{origin}"
 
 
 def _unfit(fn: Callable[..., Any]) -> str:

@@ -203,7 +203,8 @@ class Unwinding:
 
     def _reversible(self, step: Step) -> Protocol[BaseException | None]:
         inverse = step.compensation
-        if inverse is None or inverse.nothing or step.in_flight or self.halted:
+        idle = inverse is None or inverse.nothing or step.in_flight or self.halted
+        if inverse is None or idle or unusable(inverse, self.scope.saga.engine):
             self._list(self.report.left, step, "REVERSIBLE")
             return None
         undone, error = yield from _tried(step, inverse)

@@ -11,27 +11,37 @@ Rules of this part (R3, *Takeover*):
    adds is stale.
 
 A crash between these leaves a higher epoch in the store and nothing else; the next claimer goes on
-from there. A claimer that cannot read, sync or fence does nothing and says so.
+from there. A claimer that cannot read, sync or fence does nothing and says so; it gives back what
+it took, so that another one may try.
+
+A call that a living process has not ended forbids a claim: its effect may come at any time. A
+store that knows of a later owner whose records the log has lost forbids it too.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from agent_saga.domain.lifecycle import SagaState
 from agent_saga.domain.records import Ev
 from agent_saga.engine.ports import Engine
-from agent_saga.errors import ClaimRefused, StateError
+from agent_saga.errors import AgentSagaError, ClaimRefused, RecoveryError, StateError
+from agent_saga.recovery.calls import running_calls
 from agent_saga.recovery.survey import Found, look
 from agent_saga.state.base import StateStore, one
-from agent_saga.state.claims import Claim, claim_key, clear, raise_epoch, rebuild
+from agent_saga.state.claims import Claim, claim_key, clear, raise_epoch, rebuild, release
 from agent_saga.state.document import Doc
 from agent_saga.wal.encoding import masked
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.takeover import DeadWriter, dead_writer, sync_writer
+
+Check = Callable[[Found], object]
+
+log = logging.getLogger("agent_saga.recovery")
 
 OWNED = frozenset({SagaState.RUNNING, SagaState.UNWINDING})
 """States in which somebody may be acting on the saga at this moment."""
@@ -68,28 +78,48 @@ class Claimed(NamedTuple):
 
 
 @contextlib.contextmanager
-def claimed(place: Place, saga: str, *, reason: str, by: str) -> Iterator[Claimed]:
+def claimed(
+    place: Place, saga: str, *, reason: str, by: str, check: Check | None = None
+) -> Iterator[Claimed]:
     """Take a saga over for the length of the block; the dead owner's lock is held meanwhile.
+
+    If the block raises while the saga is still in this process's hands, it is released.
 
     Args:
         place: where recovery works.
         saga: the saga's id.
-        reason: "recover", "undo" or "operator", for the record.
+        reason: "recover", "resume", "undo" or "operator", for the record.
         by: who claims it.
+        check: looks at the saga before anything is taken, and raises to refuse.
 
     Raises:
-        ClaimRefused: its owner lives, or somebody else was faster.
+        ClaimRefused: its owner lives, a call of it still runs, or somebody else was faster.
         WALError, StateError: something could not be read, synced, fenced or stored.
     """
     with contextlib.ExitStack() as held:
         held.enter_context(_alone(saga))
         found = _found(place, saga)
+        if check is not None:
+            check(found)
         if found.view.state in OWNED:
             held.enter_context(_dead_owner(place, found))
+        _check_calls_ended(place, found)
         epoch = _raised(place, found)
-        found = _read_to_the_end(place, found, epoch)
-        _announce(place, found, epoch, reason, by)
-        yield Claimed(found, epoch)
+        try:
+            found = _read_to_the_end(place, found, epoch)
+            if check is not None:
+                check(found)
+            seq = _announced(place, found, epoch, reason, by)
+        except BaseException:
+            _withdraw(place, saga, epoch)
+            raise
+        try:
+            place.wal.wait_durable(seq)
+            place.wal.check_fence(found.id, epoch)
+            yield Claimed(found, epoch)
+        except BaseException:
+            _let_go(place, saga, epoch)
+            raise
 
 
 @contextlib.contextmanager
@@ -122,6 +152,45 @@ def _found(place: Place, saga: str) -> Found:
             f"The log has no saga {saga!r}.", fix="agent-saga list shows the sagas it has."
         )
     return found
+
+
+def _withdraw(place: Place, saga: str, epoch: int) -> None:
+    """Give an epoch back that the log says nothing of; the saga is nobody's again."""
+    key, owner = claim_key(saga), place.wal.writer
+    try:
+        place.store.transact(
+            [key], one(key, lambda doc: release(doc, owner=owner, epoch=epoch)), durable=False
+        )
+    except StateError:
+        log.warning("the claim on saga %s could not be withdrawn", saga, exc_info=True)
+
+
+def _let_go(place: Place, saga: str, epoch: int) -> None:
+    """Release a claimed saga that this process will not act on any more."""
+    try:
+        place.wal.drain()
+        found = look(place.wal.path, saga)
+        mine = found is not None and found.effective.owner == place.wal.writer
+        if found is None or not mine or found.view.state not in OWNED:
+            return
+        place.wal.check_fence(saga, epoch)
+        payload, _ = masked({"cause": "what claimed it could not go on"})
+        place.wal.append(Ev.SAGA_RELEASED, saga=saga, epoch=epoch, payload=payload)
+        place.wal.drain()
+        place.wal.start_sync()
+    except (AgentSagaError, OSError):
+        log.warning("that saga %s was released could not be recorded", saga, exc_info=True)
+
+
+def _check_calls_ended(place: Place, found: Found) -> None:
+    for tool, writer in running_calls(found).values():
+        dead = dead_writer(place.wal.path, writer, place.wal.port)
+        if dead is None:
+            raise ClaimRefused(
+                f"A call of {tool} in saga {found.id} still runs in its process ({writer}).",
+                fix="Wait until it has ended, or stop that process.",
+            )
+        dead.close()
 
 
 def _dead_owner(place: Place, found: Found) -> DeadWriter:
@@ -159,15 +228,35 @@ def _raised(place: Place, found: Found) -> int:
 
 def _seen(place: Place, found: Found, doc: Doc | None) -> int:
     """Return the epoch that holds now; a claimer may have died before its claim reached the log."""
-    if doc is None or doc["epoch"] <= found.effective.epoch:
-        return found.effective.epoch
-    claimer = doc["owner"]
-    if claimer and claimer != place.wal.writer:
-        dead = dead_writer(place.wal.path, claimer, place.wal.port)
-        if dead is None:
-            raise ClaimRefused(f"Saga {found.id} is being taken over by the writer {claimer}.")
-        dead.close()
+    known = found.effective.highest
+    if doc is None or doc["epoch"] < known:
+        return known
+    open_here = found.view.state in OWNED or found.view.state is SagaState.RELEASED
+    if doc["ended"] and (doc["epoch"] > known or open_here):
+        raise RecoveryError(
+            f"Saga {found.id} had ended in epoch {doc['epoch']}, and the log does not know it: "
+            "records of it are lost.",
+            fix="Look at the world before anything is undone; the log is damaged.",
+        )
+    if doc["epoch"] > known:
+        _check_claimer(place, found, doc)
     return int(doc["epoch"])
+
+
+def _check_claimer(place: Place, found: Found, doc: Doc) -> None:
+    """Refuse if whoever raised the epoch may still act on it, or has acted unseen."""
+    claimer = doc["owner"]
+    if not claimer or claimer == place.wal.writer:
+        return
+    if claimer in found.damaged_writers:
+        raise RecoveryError(
+            f"Saga {found.id} was taken over by the writer {claimer}, whose log is damaged.",
+            fix="Look at the world before anything is undone.",
+        )
+    dead = dead_writer(place.wal.path, claimer, place.wal.port)
+    if dead is None:
+        raise ClaimRefused(f"Saga {found.id} is being taken over by the writer {claimer}.")
+    dead.close()
 
 
 def _read_to_the_end(place: Place, found: Found, epoch: int) -> Found:
@@ -183,12 +272,10 @@ def _read_to_the_end(place: Place, found: Found, epoch: int) -> Found:
     return again
 
 
-def _announce(place: Place, found: Found, epoch: int, reason: str, by: str) -> None:
+def _announced(place: Place, found: Found, epoch: int, reason: str, by: str) -> int:
     cuts = {
         writer: {"seq": record.seq, "hash": str(record.hash)}
         for writer, record in found.writers.items()
     }
     payload, _ = masked({"reason": reason, "by": by, "cuts": cuts})
-    seq = place.wal.append(Ev.SAGA_CLAIM, saga=found.id, epoch=epoch, payload=payload)
-    place.wal.wait_durable(seq)
-    place.wal.check_fence(found.id, epoch)
+    return place.wal.append(Ev.SAGA_CLAIM, saga=found.id, epoch=epoch, payload=payload)

@@ -6,20 +6,27 @@ Rules of this part:
   waiting comes first.
 - A call that may still arrive is waited for: `watch` comes back to its saga in a later pass; a
   single pass (`recover_all`) waits by itself, after everything else.
-- A writer is proved dead by its lock, once; from then on `settle_after` counts.
+- A writer is proved dead by its lock, once, before anything of the pass is waited for; from then
+  on `settle_after` counts. For a released saga it counts from the pass that saw it first.
+- What could not be finished is tried again later and later. A person is told once.
+- Nothing is kept of sagas that are settled.
 - Failing closed: what cannot be read, proved, fenced or stored is not acted on, and is reported.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from agent_saga.errors import WALError
+from agent_saga.errors import AgentSagaError
+from agent_saga.recovery.calls import longest_arrival
+from agent_saga.recovery.cases import case_of, is_case
 from agent_saga.recovery.claim import OWNED, Place
 from agent_saga.recovery.recover import (
+    ELSEWHERE,
     FAILED,
     LIVE,
     NEEDS_HUMAN,
@@ -62,7 +69,7 @@ class Result(NamedTuple):
     @property
     def waiting(self) -> list[Recovered]:
         """The sagas that a later pass has to come back to."""
-        return [one for one in self.sagas if one.outcome == WAITING]
+        return [one for one in self.sagas if one.outcome in (WAITING, ELSEWHERE)]
 
 
 class _Again:
@@ -104,7 +111,7 @@ class Daemon:
         self._by = by
         self._told = list(told)
         self._known: set[str] = set()
-        self._dead_since: dict[str, float] = {}
+        self._dead_since: dict[tuple[str, str, int], float] = {}
         self._again: dict[str, _Again] = {}
         self._stop = threading.Event()
 
@@ -118,6 +125,10 @@ class Daemon:
             WALError: the directory as a whole is no log that can be read.
         """
         found = survey(self.path)
+        self._forget_all_but(found)
+        for saga in found.sagas.values():
+            with contextlib.suppress(Exception):  # it is told when the saga's turn comes
+                self._owner_dead_since(saga)
         done = [self._recovered(saga, patient=patient) for saga in _in_order(found)]
         result = Result(
             [one for one in done if one is not None],
@@ -126,43 +137,65 @@ class Daemon:
         self._tell(result)
         return result
 
-    def run(self, interval: float) -> None:
-        """Make passes until `stop`, with a pause of so many seconds between them."""
+    def run(self, interval: float, after: Callable[[Result | None], object] | None = None) -> None:
+        """Make passes until `stop`, with a pause of so many seconds between them.
+
+        Args:
+            interval: the pause, in seconds.
+            after: called after every pass with its result, or with None if it failed.
+        """
         while not self._stop.is_set():
+            result: Result | None = None
             try:
-                self.sweep(patient=False)
-            except WALError:
-                log.exception("the log %s cannot be read; trying again", self.path)
+                result = self.sweep(patient=False)
+            except Exception:  # whatever it is, the next pass may go well
+                log.exception("a pass over the log %s failed; trying again", self.path)
+            if after is not None:
+                after(result)
             self._stop.wait(interval)
 
     def stop(self) -> None:
-        """End `run` after the saga that is being recovered."""
+        """End `run`, and a pass that is being made, after the saga that is being recovered."""
         self._stop.set()
+
+    def _forget_all_but(self, found: Survey) -> None:
+        self._again = {saga: one for saga, one in self._again.items() if saga in found.sagas}
+        self._dead_since = {
+            key: since for key, since in self._dead_since.items() if key[0] in found.sagas
+        }
 
     def _recovered(self, found: Found, *, patient: bool) -> Recovered | None:
         if self._stop.is_set():
             return None
-        if recoverable(found) or unsettled(found):
-            return self._tried(found, patient=patient)
-        if found.problems or found.view.standing:
-            return Recovered(found.id, found.view.name, NEEDS_HUMAN, case_of(found))
+        name = found.view.name
+        try:
+            if recoverable(found) or unsettled(found):
+                return self._tried(found, patient=patient)
+            if is_case(found) and not self._owner_lives(found):
+                return Recovered(found.id, name, NEEDS_HUMAN, case_of(found))
+        except AgentSagaError as error:
+            return Recovered(found.id, name, FAILED, error.message)
+        except Exception as error:
+            log.exception("saga %s could not be recovered", found.id)
+            return Recovered(found.id, name, FAILED, f"{type(error).__name__}: {error}")
         return None
+
+    def _owner_lives(self, found: Found) -> bool:
+        return found.view.state in OWNED and self._owner_dead_since(found) is None
 
     def _tried(self, found: Found, *, patient: bool) -> Recovered:
         name = found.view.name
-        try:
-            since = self._owner_dead_since(found)
-        except WALError as error:
-            return Recovered(found.id, name, FAILED, error.message)
+        since = self._owner_dead_since(found)
         if since is None:
             return Recovered(found.id, name, LIVE, "its process lives")
         if found.problems:
-            return Recovered(found.id, name, NEEDS_HUMAN, "; ".join(found.problems))
+            return Recovered(found.id, name, NEEDS_HUMAN, case_of(found))
         place = self._place()
+        now = place.engine.clock.monotonic()
         again = self._again.setdefault(found.id, _Again())
-        if not patient and again.not_before > place.engine.clock.monotonic():
+        if not patient and again.not_before > now:
             return again.last or Recovered(found.id, name, WAITING, "it is tried again later")
-        left = since + place.engine.timing.settle_after - place.engine.clock.monotonic()
+        left = since + longest_arrival(found, place.engine.timing.settle_after) - now
         if not patient and left > 0 and may_still_arrive(found):
             return Recovered(found.id, name, WAITING, f"a call may arrive for another {left:.0f} s")
         done = recover_one(place, found, by=self._by, dead_since=since)
@@ -171,14 +204,16 @@ class Daemon:
 
     def _owner_dead_since(self, found: Found) -> float | None:
         """Return since when the owner is known not to act any more; None while it does."""
-        owner = found.effective.owner
-        now = self._place().engine.clock.monotonic()
+        key = (found.id, found.effective.owner, found.effective.epoch)
+        known = self._dead_since.get(key)
+        if known is not None:
+            return known
         if found.view.state in OWNED:
-            dead = dead_writer(self.path, owner)
+            dead = dead_writer(self.path, found.effective.owner)
             if dead is None:
                 return None
             dead.close()
-        return self._dead_since.setdefault(f"{owner} {found.id}", now)
+        return self._dead_since.setdefault(key, self._place().engine.clock.monotonic())
 
     def _tell(self, result: Result) -> None:
         for one in result.needs_human:
@@ -193,14 +228,6 @@ class Daemon:
                 tell(one)
             except Exception:
                 log.exception("a notifier failed on saga %s", one.saga)
-
-
-def case_of(found: Found) -> str:
-    """Return in words why a saga needs a human."""
-    if found.problems:
-        return "; ".join(found.problems)
-    steps = ", ".join(f"{step.tool} is {step.state.value}" for step in found.view.standing)
-    return f"{found.view.state.value}: {steps}"
 
 
 def _in_order(found: Survey) -> list[Found]:

@@ -4,21 +4,30 @@ Rules of this part:
 
 - The queue is what the log says: sagas that ended with something standing, or whose records cannot
   be trusted. Nothing else is stored, so nothing can be lost or forgotten.
-- Closing is a named person's act with a reason, recorded; it runs nothing. Retrying takes the saga
+- Closing is a named person's act with a reason, recorded; it runs nothing. Whoever closes a saga
+  has seen what is wrong with its records: what comes later is a case again. Retrying takes the saga
   over and unwinds what is left, in order, under the same rules as recovery.
 """
 
 from __future__ import annotations
 
-from agent_saga.domain.lifecycle import SagaState
+import contextlib
+
+from agent_saga.domain.lifecycle import SagaState, StepState, step_after
 from agent_saga.domain.records import Ev
+from agent_saga.domain.views import StepView
 from agent_saga.engine import journal
-from agent_saga.errors import RecoveryError
-from agent_saga.recovery.claim import Place, claimed, give_back
-from agent_saga.recovery.daemon import case_of
+from agent_saga.engine.saga import Saga
+from agent_saga.errors import IllegalTransition, RecoveryError, WALError
+from agent_saga.recovery.cases import case_of, is_case
+from agent_saga.recovery.claim import OWNED, Place, claimed, give_back
 from agent_saga.recovery.rebuild import rebuilt
-from agent_saga.recovery.recover import Recovered, recoverable, undo_saga
+from agent_saga.recovery.recover import Recovered, bare, undo_saga
 from agent_saga.recovery.survey import Found, survey
+from agent_saga.wal.encoding import masked
+from agent_saga.wal.takeover import dead_writer
+
+__all__ = ["case_of", "cases", "close_case", "is_case", "named", "retry_case", "said"]
 
 _RETRIED = frozenset({SagaState.PARTIAL, SagaState.STUCK, SagaState.REOPENED})
 
@@ -28,24 +37,27 @@ def cases(path: str) -> list[Found]:
 
     Args:
         path: the log's directory.
+
+    Raises:
+        WALError: the directory as a whole is no log that can be read.
     """
     found = [saga for saga in survey(path).sagas.values() if is_case(saga)]
-    return sorted(found, key=lambda saga: saga.view.began)
+    return sorted(
+        (saga for saga in found if not _lives(path, saga)), key=lambda saga: saga.view.began
+    )
 
 
-def is_case(found: Found) -> bool:
-    """Say whether a saga is one for a human."""
-    if found.problems:
-        return True
-    return not recoverable(found) and bool(found.view.standing or found.view.state is _REOPENED)
-
-
-_REOPENED = SagaState.REOPENED
-
-
-def describe(found: Found) -> str:
-    """Return in words why a saga needs a human."""
-    return case_of(found)
+def _lives(path: str, found: Found) -> bool:
+    """Whether the process that owns the saga lives; what cannot be told is shown."""
+    if found.view.state not in OWNED or not found.effective.owner:
+        return False
+    try:
+        dead = dead_writer(path, found.effective.owner)
+    except WALError:
+        return False
+    if dead is not None:
+        dead.close()
+    return dead is None
 
 
 def close_case(place: Place, saga: str, *, by: str, reason: str) -> None:
@@ -62,16 +74,59 @@ def close_case(place: Place, saga: str, *, by: str, reason: str) -> None:
         ClaimRefused: somebody else acts on it.
     """
     by, reason = named(by), said(reason)
-    with claimed(place, saga, reason="operator", by=by) as claim:
-        owned = rebuilt(place.engine, claim.found, claim.epoch, dead_since=0.0)
-        if owned.state in (SagaState.RUNNING, SagaState.UNWINDING):
-            raise RecoveryError(
-                f"Saga {saga} has not ended; it cannot be closed before recovery has tried.",
-                fix="agent-saga recover",
-            )
-        seq = journal.saga_event(owned, Ev.SAGA_CLOSED, by=by, reason=reason)
+    with claimed(place, saga, reason="operator", by=by, check=_check_case) as claim:
+        found = claim.found
+        owned = bare(place, claim)
+        for step in found.view.standing:
+            _close_step(owned, step, by, reason)
+        told = dict(found.damaged_writers)
+        seq = _closing(owned, found, by=by, reason=reason, damages=told)
         place.wal.wait_durable(seq)
         give_back(place, claim)
+
+
+def _check_case(found: Found) -> None:
+    if is_case(found):
+        return
+    state = found.view.state
+    if state in OWNED or state is SagaState.RELEASED:
+        raise RecoveryError(
+            f"Saga {found.id} has not ended; it cannot be closed before recovery has tried.",
+            fix="agent-saga recover",
+        )
+    raise RecoveryError(
+        f"Saga {found.id} is {state.value} and is no case; there is nothing to close.",
+        fix="agent-saga queue list shows the cases.",
+    )
+
+
+def _close_step(saga: Saga, step: StepView, by: str, reason: str) -> None:
+    """Close one step that may stand; what its records do not allow is left as it is."""
+    if step.state is StepState.COMPENSATING:
+        _write(saga, step, Ev.STEP_COMPENSATION_UNKNOWN, error=None, ending="interrupted")
+        step.state = StepState.COMPENSATION_UNKNOWN
+    with contextlib.suppress(IllegalTransition):
+        step_after(step.state, Ev.STEP_CLOSED)
+        _write(saga, step, Ev.STEP_CLOSED, by=by, reason=reason)
+
+
+def _write(saga: Saga, step: StepView, event: str, **fields: object) -> None:
+    payload, _ = masked(fields)
+    saga.engine.wal.append(
+        event,
+        saga=saga.id,
+        epoch=saga.epoch,
+        step=step.id,
+        generation=step.generation,
+        payload=payload,
+    )
+
+
+def _closing(saga: Saga, found: Found, **fields: object) -> int:
+    """Record the closing; where the records are at fault, whatever state they leave."""
+    if not found.problems:
+        return journal.saga_event(saga, Ev.SAGA_CLOSED, **fields)
+    return journal.write(saga, Ev.SAGA_CLOSED, masked(fields)[0])
 
 
 def retry_case(place: Place, saga: str, *, by: str) -> Recovered:
@@ -82,17 +137,22 @@ def retry_case(place: Place, saga: str, *, by: str) -> Recovered:
         ClaimRefused: somebody else acts on it.
     """
     by = named(by)
-    with claimed(place, saga, reason="operator", by=by) as claim:
-        if claim.found.problems:
-            raise RecoveryError(
-                f"The records of saga {saga} cannot be trusted: {claim.found.problems[0]}.",
-                fix="Look at the world, put it right, and close the case: agent-saga queue close",
-            )
+    with claimed(place, saga, reason="operator", by=by, check=_check_retry) as claim:
         now = place.engine.clock.monotonic()
         owned = rebuilt(place.engine, claim.found, claim.epoch, dead_since=now)
-        if owned.state not in _RETRIED:
-            raise RecoveryError(f"Saga {saga} is {owned.state.value}; there is nothing to retry.")
         return undo_saga(place, claim, owned, f"retried by {by}", retry=True)
+
+
+def _check_retry(found: Found) -> None:
+    if found.problems:
+        raise RecoveryError(
+            f"The records of saga {found.id} cannot be trusted: {found.problems[0]}.",
+            fix="Look at the world, put it right, and close the case: agent-saga queue close",
+        )
+    if found.view.state not in _RETRIED:
+        raise RecoveryError(
+            f"Saga {found.id} is {found.view.state.value}; there is nothing to retry."
+        )
 
 
 def named(by: str) -> str:

@@ -10,16 +10,23 @@ Rules of this part:
 - When a prober tells the result of a call whose answer was lost, the inverse is derived by the
   recipe that the intent holds; an intent without one leaves an orphan.
 - A call that was in flight when its owner died may arrive until `settle_after` has passed since the
-  owner was proved dead.
+  owner was proved dead: no answer of its provider is known.
+- A prober that reads the call's arguments is not asked when the log masked them: it would look for
+  something else, and its "no" would be false.
+- The window of an idempotent inverse counts from its first announcement in the log, by the wall
+  clock; a clock that was put back closes it.
+- Payloads are data from outside: a fact of another form than expected counts as not there.
 """
 
 from __future__ import annotations
 
+import math
 from base64 import urlsafe_b64decode
 from collections.abc import Mapping
 from typing import Any
 
 from agent_saga.domain.compensation import Compensation
+from agent_saga.domain.effective import facts_of
 from agent_saga.domain.lifecycle import saga_after, step_after
 from agent_saga.domain.records import Ev
 from agent_saga.domain.templates import Template
@@ -29,6 +36,7 @@ from agent_saga.engine.ports import Engine
 from agent_saga.engine.saga import Saga, Scope
 from agent_saga.engine.step import Step
 from agent_saga.engine.tool import Tool, declare
+from agent_saga.plugins.registry import Handler
 from agent_saga.recovery.survey import Found
 from agent_saga.wal.encoding import exact, mac
 from agent_saga.wal.format import Record
@@ -54,7 +62,7 @@ def rebuilt(engine: Engine, found: Found, epoch: int, *, dead_since: float) -> S
     saga.begun = True
     scopes: dict[tuple[str, ...], Scope] = {(): saga.root}
     for record in found.effective.records:
-        facts = _facts(record)
+        facts = facts_of(record)
         if record.step and record.event != Ev.STEP_REFUSED:
             _step(saga, scopes, record, facts, dead_since)
         elif record.event in (Ev.SCOPE_OPEN, Ev.SCOPE_CLOSED):
@@ -66,11 +74,6 @@ def rebuilt(engine: Engine, found: Found, epoch: int, *, dead_since: float) -> S
         ):
             _saga(saga, record, facts)
     return saga
-
-
-def _facts(record: Record) -> Facts:
-    data = record.data
-    return data if isinstance(data, Mapping) else {}
 
 
 def _saga(saga: Saga, record: Record, facts: Facts) -> None:
@@ -159,15 +162,27 @@ def recorded_tool(engine: Engine, facts: Facts) -> Tool:
         semantics=str(call.get("semantics") or "COMPENSABLE"),
         idempotent="idempotent" in facts,
     )
-    prober = facts.get("prober")
-    handler = engine.handlers.probers.find(prober) if isinstance(prober, str) else None
-    if handler is not None:
-        tool.prober, tool.prober_name = Form(handler.fn, "prober"), handler.name
+    prober = _prober(engine, facts)
+    if prober is not None:
+        tool.prober, tool.prober_name = Form(prober.fn, "prober"), prober.name
     settle_after = facts.get("settle_after")
     if isinstance(settle_after, (int, float)):
         tool.settle_after = float(settle_after)
     tool.inverse = _recipe(facts)
     return tool
+
+
+def _prober(engine: Engine, facts: Facts) -> Handler | None:
+    name = facts.get("prober")
+    handler = engine.handlers.probers.find(name) if isinstance(name, str) else None
+    if handler is None or (handler.takes("args") and not _arguments_known(facts)):
+        return None
+    return handler
+
+
+def _arguments_known(facts: Facts) -> bool:
+    """Whether the log holds the arguments of a call as they were; masked ones have a MAC beside."""
+    return isinstance(facts.get("arguments"), Mapping) and "mac" not in facts
 
 
 def _not_here() -> None:
@@ -199,15 +214,18 @@ def _recipe(facts: Facts) -> RecordedRecipe | None:
     recipe = facts.get("recipe")
     if not isinstance(recipe, Mapping):
         return None
-    template = Template(str(recipe.get("handler")), recipe.get("kwargs") or {})
-    return RecordedRecipe(template, masked=bool(facts.get("arguments_masked")))
+    kwargs = recipe.get("kwargs")
+    template = Template(str(recipe.get("handler")), kwargs if isinstance(kwargs, Mapping) else {})
+    return RecordedRecipe(template, masked=not _arguments_known(facts))
 
 
 def _learn(step: Step, record: Record, facts: Facts) -> None:
+    about = facts.get("about", facts)
+    about = about if isinstance(about, Mapping) else {}
+    if record.event in (Ev.STEP_INTENT, Ev.STEP_ATTEMPT):
+        step.answered = False
     if record.event == Ev.STEP_INTENT:
-        step.order, step.intent_order = None, record.seq
-        step.prepared = facts.get("prepared")
-        step.provisional = _inverse(step, facts.get("provisional"))
+        _begins(step, facts)
     if record.event in (Ev.STEP_COMMITTED, Ev.STEP_LATE):
         step.order = step.scope.saga.order()
         step.result = facts.get("result")
@@ -216,15 +234,31 @@ def _learn(step: Step, record: Record, facts: Facts) -> None:
         step.missing = str(facts.get("missing") or "")
         step.compensation = _inverse(step, facts.get("inverse"))
     if record.event == Ev.STEP_UNKNOWN:
-        about = facts.get("about", facts)
-        step.answered = isinstance(about, Mapping) and about.get("answered") is True
-    if record.event == Ev.STEP_COMPENSATING and step.compensation is None:
-        step.compensation = _inverse(step, facts.get("inverse"))
+        step.answered = about.get("answered") is True
+    if record.event == Ev.STEP_COMPENSATING:
+        _undoing(step, record, facts)
     if record.event == Ev.STEP_ORPHANED:
         step.missing = str(facts.get("reason") or "")
     approved = facts.get("approved_by")
     if isinstance(approved, str):
         step.approved_by = approved
+
+
+def _begins(step: Step, facts: Facts) -> None:
+    """An announced effect, perhaps of a new generation: what was known before does not count."""
+    step.order, step.intent_order = None, step.scope.saga.order()
+    step.compensation, step.undo_since, step.missing = None, None, ""
+    step.prepared = facts.get("prepared")
+    step.provisional = _inverse(step, facts.get("provisional"))
+
+
+def _undoing(step: Step, record: Record, facts: Facts) -> None:
+    if step.compensation is None:
+        step.compensation = _inverse(step, facts.get("inverse"))
+    if step.undo_since is None:
+        clock = step.scope.saga.engine.clock
+        ago = (clock.now_us() - record.time) / 1e6
+        step.undo_since = clock.monotonic() - ago if ago >= 0 else -math.inf
 
 
 def _inverse(step: Step, recorded: Any) -> Compensation | None:
@@ -245,5 +279,6 @@ def _inverse(step: Step, recorded: Any) -> Compensation | None:
         kwargs=kwargs if isinstance(kwargs, Mapping) else {},
         description=str(recorded.get("description") or ""),
     )
+    inverse.origin = str(recorded.get("from") or "")
     inverse.recorded = exact(inverse.kwargs, what="the recorded inverse")
     return inverse

@@ -7,30 +7,42 @@ Rules of this part:
   by name. A saga that was committed with unknown endings is only asked about, never undone.
 - A saga whose records cannot be trusted is a human's case. So is one whose inverse is not
   installed here, failed for good, or may have succeeded.
-- An error in one saga is reported with that saga and stops no other.
+- An error in one saga is reported with that saga and stops no other. A saga that cannot be made
+  from its records is marked STUCK, so that the queue shows it and nobody tries it for ever.
+- A committed saga is asked about only where a prober could answer.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from agent_saga.domain.clock import SYSTEM_CLOCK
+from agent_saga.domain.effective import facts_of
 from agent_saga.domain.lifecycle import SagaState, StepState
 from agent_saga.domain.records import Ev
 from agent_saga.domain.report import RollbackReport
+from agent_saga.engine import journal
 from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.requests import Protocol
 from agent_saga.engine.saga import Saga
 from agent_saga.engine.settle import settle_unknown
 from agent_saga.engine.unwind import unwind
-from agent_saga.errors import AgentSagaError, ClaimRefused
+from agent_saga.errors import AgentSagaError, ClaimRefused, one_line
 from agent_saga.recovery.claim import OWNED, Claimed, Place, claimed, give_back
 from agent_saga.recovery.rebuild import rebuilt
 from agent_saga.recovery.survey import Found
 
 log = logging.getLogger("agent_saga.recovery")
+
+_MAY_ARRIVE = frozenset(
+    {
+        StepState.INTENT,
+        StepState.UNKNOWN,
+        StepState.COMPENSATING,
+        StepState.COMPENSATION_UNKNOWN,
+    }
+)
 
 LIVE = "live"
 WAITING = "waiting"
@@ -75,27 +87,33 @@ def overdue(found: Found) -> bool:
     if found.view.state is not SagaState.SUSPENDED:
         return False
     suspensions = [r for r in found.effective.records if r.event == Ev.SAGA_SUSPENDED]
-    facts: Any = suspensions[-1].data if suspensions else None
-    deadline = facts.get("deadline") if isinstance(facts, Mapping) else None
+    facts = facts_of(suspensions[-1]) if suspensions else {}
+    deadline = facts.get("deadline")
     if not isinstance(deadline, int) or facts.get("at_deadline") != "undo":
         return False
     return SYSTEM_CLOCK.now_us() > deadline
 
 
 def unsettled(found: Found) -> bool:
-    """Say whether a committed saga has calls of which it is unknown whether they took effect."""
-    return found.view.state is SagaState.COMMITTED and any(
-        step.state in (StepState.INTENT, StepState.UNKNOWN) and not step.reversible
+    """Say whether a committed saga has unknown calls that a prober may still tell about."""
+    if found.view.state is not SagaState.COMMITTED:
+        return False
+    unknown = {
+        step.id
         for step in found.view.steps.values()
+        if step.state in (StepState.INTENT, StepState.UNKNOWN) and not step.reversible
+    }
+    return any(
+        record.step in unknown and "prober" in facts_of(record)
+        for record in found.effective.records
+        if record.event == Ev.STEP_INTENT
     )
 
 
 def may_still_arrive(found: Found) -> bool:
     """Say whether a call of the saga may have been in flight when its owner ended."""
     return any(
-        step.state in (StepState.INTENT, StepState.UNKNOWN, StepState.COMPENSATING)
-        and not step.reversible
-        for step in found.view.steps.values()
+        step.state in _MAY_ARRIVE and not step.reversible for step in found.view.steps.values()
     )
 
 
@@ -125,11 +143,41 @@ def recover_one(place: Place, found: Found, *, by: str, dead_since: float) -> Re
 def _acted(place: Place, claim: Claimed, dead_since: float) -> Recovered:
     found = claim.found
     if found.problems:
+        _release(place, claim)
         return Recovered(found.id, found.view.name, NEEDS_HUMAN, "; ".join(found.problems))
-    saga = rebuilt(place.engine, found, claim.epoch, dead_since=dead_since)
+    try:
+        saga = rebuilt(place.engine, found, claim.epoch, dead_since=dead_since)
+    except Exception as error:
+        log.exception("saga %s cannot be made from its records", found.id)
+        return _stuck(place, claim, f"it cannot be made from its records: {one_line(error)}")
     if saga.state is SagaState.COMMITTED:
         return _settle(place, claim, saga)
     return undo_saga(place, claim, saga, "its process died")
+
+
+def bare(place: Place, claim: Claimed) -> Saga:
+    """Return a saga without steps, to record something of it as a whole."""
+    saga = Saga(place.engine, claim.found.view.name, is_async=False)
+    saga.id, saga.epoch, saga.begun = claim.found.id, claim.epoch, True
+    saga.state = claim.found.view.state
+    return saga
+
+
+def _release(place: Place, claim: Claimed) -> None:
+    saga = bare(place, claim)
+    if saga.state in OWNED:
+        journal.saga_event(saga, Ev.SAGA_RELEASED, cause="its records cannot be trusted")
+        place.wal.barrier_sync()
+
+
+def _stuck(place: Place, claim: Claimed, reason: str) -> Recovered:
+    saga = bare(place, claim)
+    if saga.state is not SagaState.UNWINDING:
+        journal.saga_event(saga, Ev.SAGA_UNWINDING, cause="its process died", scope=[])
+    seq = journal.saga_event(saga, Ev.SAGA_STUCK, reason=reason)
+    place.wal.wait_durable(seq)
+    give_back(place, claim)
+    return Recovered(saga.id, saga.name, NEEDS_HUMAN, reason)
 
 
 def undo_saga(
@@ -152,7 +200,8 @@ def undo_saga(
     log.log(level, "recovered: %s", report.summary())
     if report.standing or report.outcome == "RELEASED":
         return Recovered(saga.id, saga.name, NEEDS_HUMAN, _why(report), report)
-    return Recovered(saga.id, saga.name, UNDONE, "", report)
+    stands = "; ".join(f"{line.tool} stands, {line.detail}" for line in report.kept)
+    return Recovered(saga.id, saga.name, UNDONE, stands, report)
 
 
 def _why(report: RollbackReport) -> str:

@@ -2,8 +2,9 @@
 
 Rules of this part:
 
-- The first pass keeps the ids of sagas that have no clean end, and of those that go on after one.
-  The second pass collects the records of these sagas, from every writer.
+- The first pass keeps the ids of sagas that have no clean end, of those that go on after one, and
+  of those that were ever taken over: their records must be told apart. The second pass collects
+  the records of these sagas, from every writer.
 - A saga whose writer's log is damaged behind its beginning may have lost records: it is a human's
   case, and never undone by itself. A torn tail is none: what it held was never confirmed to
   anybody.
@@ -13,13 +14,11 @@ Rules of this part:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from agent_saga.domain.effective import Effective, effective
+from agent_saga.domain.effective import effective, facts_of
 from agent_saga.domain.fold import resolve
 from agent_saga.domain.records import Ev
-from agent_saga.domain.views import SagaView
-from agent_saga.errors import AgentSagaError
 from agent_saga.wal.format import Record
 from agent_saga.wal.reader import Damage, scan
 
@@ -34,22 +33,31 @@ class Found:
         id: the saga.
         effective: its records that count, those that are stale, its epoch and owner.
         view: the saga as the records that count tell it.
-        writers: every writer that wrote about it, with the last sequence that was read.
+        writers: every writer that wrote about it, with its last record that was read.
         damaged: why its records cannot be trusted; empty otherwise.
+        damaged_writers: the writers of the log of which something cannot be read, with the last
+            sequence that is missing.
     """
 
-    __slots__ = ("damaged", "effective", "id", "view", "writers")
+    __slots__ = ("damaged", "damaged_writers", "effective", "id", "view", "writers")
 
     def __init__(self, saga: str, records: list[Record], damages: Iterable[Damage]) -> None:
         self.id = saga
-        self.writers = _last_read(records)
-        self.damaged = _damaged(records, damages)
-        self.effective, self.view = _understood(saga, records)
+        self.writers = {record.writer: record for record in records}
+        self.damaged_writers = _last_damages(damages)
+        self.effective = effective(records)
+        self.view = resolve(saga, records)
+        self.damaged = _damaged(records, damages, _seen_damages(self.effective.records))
 
     @property
     def problems(self) -> list[str]:
         """Why it is a human's case whatever its steps say; empty otherwise."""
         return [self.damaged, *self.view.faults] if self.damaged else list(self.view.faults)
+
+    @property
+    def settled(self) -> bool:
+        """Whether there is nothing left to do about it."""
+        return self.view.clean and not self.problems
 
 
 class Survey:
@@ -76,7 +84,21 @@ def survey(path: str | os.PathLike[str]) -> Survey:
     Raises:
         WALError: the directory as a whole is no log that can be read.
     """
-    return _collected(path, open_ids(scan(path)))
+    damages: list[Damage] = []
+    wanted = open_ids(_without(damages, scan(path)))
+    if not wanted:
+        return Survey({}, damages)
+    found = _collected(path, wanted)
+    return Survey({s: saga for s, saga in found.sagas.items() if not saga.settled}, found.damages)
+
+
+def _without(damages: list[Damage], found: Iterable[Record | Damage]) -> Iterator[Record]:
+    """Give the records, and put the damages on a list."""
+    for record in found:
+        if isinstance(record, Damage):
+            damages.append(record)
+        else:
+            yield record
 
 
 def look(path: str | os.PathLike[str], saga: str) -> Found | None:
@@ -84,17 +106,20 @@ def look(path: str | os.PathLike[str], saga: str) -> Found | None:
     return _collected(path, {saga}).sagas.get(saga)
 
 
-def open_ids(found: Iterable[Record | Damage]) -> set[str]:
-    """Return the ids of the sagas that have no clean end, or go on after one."""
+def open_ids(found: Iterable[Record]) -> set[str]:
+    """Return the ids of the sagas that have no clean end, go on after one, or were taken over."""
     open_now: set[str] = set()
+    taken_over: set[str] = set()
     for record in found:
-        if isinstance(record, Damage) or not record.saga:
+        if not record.saga:
             continue
         if _ends_well(record):
             open_now.discard(record.saga)
         else:
             open_now.add(record.saga)
-    return open_now
+        if record.event == Ev.SAGA_CLAIM:
+            taken_over.add(record.saga)
+    return open_now | taken_over
 
 
 def _ends_well(record: Record) -> bool:
@@ -107,7 +132,7 @@ def _ends_well(record: Record) -> bool:
 def _collected(path: str | os.PathLike[str], wanted: set[str]) -> Survey:
     records: dict[str, list[Record]] = {}
     damages: list[Damage] = []
-    for record in _reading(path, wanted):
+    for record in scan(path) if wanted else ():
         if isinstance(record, Damage):
             damages.append(record)
         elif record.saga in wanted:
@@ -115,28 +140,31 @@ def _collected(path: str | os.PathLike[str], wanted: set[str]) -> Survey:
     return Survey({saga: Found(saga, found, damages) for saga, found in records.items()}, damages)
 
 
-def _reading(path: str | os.PathLike[str], wanted: set[str]) -> Iterator[Record | Damage]:
-    if wanted:
-        yield from scan(path)
+def _last_damages(damages: Iterable[Damage]) -> dict[str, int]:
+    last: dict[str, int] = {}
+    for damage in damages:
+        if damage.kind != "torn-tail":
+            last[damage.writer] = max(damage.seq, last.get(damage.writer, 0))
+    return last
 
 
-def _last_read(records: Iterable[Record]) -> dict[str, Record]:
-    return {record.writer: record for record in records}
+def _seen_damages(records: Iterable[Record]) -> Mapping[str, int]:
+    """Return the damages that a person knew of who closed the saga."""
+    seen: Mapping[str, int] = {}
+    for record in records:
+        if record.event == Ev.SAGA_CLOSED:
+            told = facts_of(record).get("damages")
+            seen = told if isinstance(told, Mapping) else {}
+    return seen
 
 
-def _damaged(records: list[Record], damages: Iterable[Damage]) -> str:
+def _damaged(records: list[Record], damages: Iterable[Damage], seen: Mapping[str, int]) -> str:
     first: dict[str, int] = {}
     for record in records:
         first.setdefault(record.writer, record.seq)
     for damage in damages:
-        if damage.kind != "torn-tail" and damage.seq >= first.get(damage.writer, damage.seq + 1):
+        if damage.kind == "torn-tail" or damage.seq <= seen.get(damage.writer, 0):
+            continue
+        if damage.seq >= first.get(damage.writer, damage.seq + 1):
             return f"the log is damaged where records of it may have been: {damage.reason}"
     return ""
-
-
-def _understood(saga: str, records: list[Record]) -> tuple[Effective, SagaView]:
-    try:
-        counting = effective(records)
-    except (AgentSagaError, ValueError, KeyError, TypeError):
-        counting = Effective([], [], 0, "")
-    return counting, resolve(saga, records)

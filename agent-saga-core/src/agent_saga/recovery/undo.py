@@ -16,7 +16,7 @@ from typing import NamedTuple
 from agent_saga.domain.lifecycle import SagaState, StepState
 from agent_saga.engine.outcome import unusable
 from agent_saga.engine.ports import Engine
-from agent_saga.engine.saga import Saga, undo_order
+from agent_saga.engine.saga import undo_order
 from agent_saga.engine.step import Step
 from agent_saga.errors import UndoRefused
 from agent_saga.recovery.claim import Place, claimed
@@ -24,6 +24,9 @@ from agent_saga.recovery.queue import named, said
 from agent_saga.recovery.rebuild import rebuilt
 from agent_saga.recovery.recover import Recovered, undo_saga
 from agent_saga.recovery.survey import Found, look
+
+_UNDONE_LATER = frozenset({SagaState.COMMITTED, SagaState.UNWINDING, SagaState.RELEASED})
+"""A committed saga, and one whose undoing was interrupted."""
 
 
 class Planned(NamedTuple):
@@ -66,9 +69,18 @@ def plan(engine: Engine, found: Found) -> Plan:
         engine: whose handlers count.
         found: the saga, as surveyed.
     """
-    saga = rebuilt(engine, found, found.effective.epoch, dead_since=engine.clock.monotonic())
-    steps = [planned(step, engine) for step in undo_order(list(saga.steps.values()))]
-    return Plan(found.id, found.view.name, found.view.state.value, steps)
+    return Plan(found.id, found.view.name, found.view.state.value, _planned_steps(engine, found))
+
+
+def _planned_steps(engine: Engine, found: Found) -> list[Planned]:
+    if found.problems:
+        return [Planned("", "", "cannot", problem) for problem in found.problems]
+    try:
+        now = engine.clock.monotonic()
+        saga = rebuilt(engine, found, found.effective.epoch, dead_since=now)
+        return [planned(step, engine) for step in undo_order(list(saga.steps.values()))]
+    except Exception as error:  # one bad saga does not hide the plans of the others
+        return [Planned("", "", "cannot", f"it cannot be made from its records: {error}")]
 
 
 def planned(step: Step, engine: Engine) -> Planned:
@@ -121,11 +133,14 @@ def undo_later(
         ClaimRefused: somebody else acts on it.
     """
     by, reason = named(by), said(reason)
-    _check(place, known(place.wal.path, saga), leave_the_rest=leave_the_rest)
-    with claimed(place, saga, reason="undo", by=by) as claim:
+
+    def check(found: Found) -> None:
+        _check(place, found, leave_the_rest=leave_the_rest)
+
+    known(place.wal.path, saga)
+    with claimed(place, saga, reason="undo", by=by, check=check) as claim:
         now = place.engine.clock.monotonic()
         owned = rebuilt(place.engine, claim.found, claim.epoch, dead_since=now)
-        _check_state(owned)
         return undo_saga(place, claim, owned, f"undone by {by}: {reason}")
 
 
@@ -146,6 +161,11 @@ def known(path: str, saga: str) -> Found:
 def _check(place: Place, found: Found, *, leave_the_rest: bool) -> None:
     if found.problems:
         raise UndoRefused(f"The records of the saga cannot be trusted: {found.problems[0]}.")
+    if found.view.state not in _UNDONE_LATER:
+        raise UndoRefused(
+            f"Saga {found.id} is {found.view.state.value}; only a committed saga is undone later.",
+            fix="agent-saga queue list shows the sagas whose undoing could not be finished.",
+        )
     if leave_the_rest:
         return
     cannot = [step for step in plan(place.engine, found).steps if step.what == "cannot"]
@@ -155,11 +175,3 @@ def _check(place: Place, found: Found, *, leave_the_rest: bool) -> None:
             f"Saga {found.id} cannot be undone completely: {reasons}.",
             fix="--leave-the-rest undoes what can be undone and lets the rest stand.",
         )
-
-
-def _check_state(saga: Saga) -> None:
-    if saga.state in (SagaState.COMMITTED, SagaState.UNWINDING):
-        return
-    raise UndoRefused(
-        f"Saga {saga.id} is {saga.state.value}; only a committed saga is undone later."
-    )

@@ -74,19 +74,30 @@ class RecoveryDaemon:
             raise ConfigurationError("Recovery needs a log in files.")
         if self._store is None:
             self._store = open_state(wal.address)
-        bounded = engine.timing._replace(undo_bounded=True)
+        bounded = engine.timing._replace(undo_bounded=True, wait_to_settle=True)
         return Place(engine.with_timing(bounded), wal, self._store)
 
     def recover_all(self) -> Any:
         """Make one pass over the log and recover everything that can be.
 
-        Waits for calls that may still arrive. Returns a `Result`, or an awaitable of it.
+        Crash: whatever was being undone is in the log; the next pass, of any process, goes on.
+        Fails closed: a saga that cannot be read, proved dead, fenced or claimed is not acted on,
+        and is in the result. Waits for calls that may still arrive. Returns a `Result`, or an
+        awaitable of it.
         """
         return _either(lambda: self._daemon.sweep(patient=True))
 
-    def watch(self, interval: float = 5.0) -> Any:
-        """Make passes until `stop`, with a pause of so many seconds between them."""
-        return _either(lambda: self._daemon.run(interval))
+    def watch(
+        self, interval: float = 5.0, *, after: Callable[[Result | None], object] | None = None
+    ) -> Any:
+        """Make passes until `stop`, with a pause of so many seconds between them.
+
+        Args:
+            interval: the pause.
+            after: called after every pass with its result, or with None if the pass failed; it runs
+                on the thread that watches.
+        """
+        return _either(lambda: self._daemon.run(interval, after))
 
     def stop(self) -> None:
         """End `watch` after the saga that is being recovered; safe from any thread."""

@@ -3,7 +3,9 @@
 Rules of this part:
 
 - Only a lock that was acquired proves that its owner is dead; it is held for as long as the
-  claimer acts on what that writer left.
+  claimer acts on what that writer left. A lock file that is not the one which the writer made
+  proves nothing while a process of the writer's number runs.
+- A forked child keeps no descriptor of such a lock: its parent alone holds it.
 - A killed owner's last records may be in the page cache only: a claimer syncs what it read before
   it lets anything rest on it.
 - Nothing of another writer is edited.
@@ -12,14 +14,19 @@ Rules of this part:
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+from agent_saga.domain.effective import facts_of
+from agent_saga.domain.records import Ev
 from agent_saga.errors import WALError
 from agent_saga.wal.directory import WRITERS
+from agent_saga.wal.format import Record
 from agent_saga.wal.lines import segments_in
 from agent_saga.wal.lock import LOCK_FILE
-from agent_saga.wal.os_port import OsPort
+from agent_saga.wal.os_port import OsPort, restart_after_fork
+from agent_saga.wal.reader import scan_writer
 
 __all__ = ["DeadWriter", "dead_writer", "sync_writer"]
 
@@ -31,18 +38,23 @@ class DeadWriter:
         writer: its id.
     """
 
-    __slots__ = ("_fd", "_port", "writer")
+    __slots__ = ("__weakref__", "_fd", "_port", "writer")
 
     def __init__(self, port: OsPort, writer: str, fd: int) -> None:
         self._port = port
         self._fd = fd
         self.writer = writer
+        restart_after_fork(self)
 
     def close(self) -> None:
         """Give its lock back."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             self._port.close(fd)
+
+    def restart_in_child(self) -> None:
+        """In a forked child: let go of it; the parent still holds it."""
+        self.close()
 
     def __enter__(self) -> Self:
         return self
@@ -73,6 +85,8 @@ def dead_writer(path: str, writer: str, port: OsPort | None = None) -> DeadWrite
         fd = port.open(place, os.O_RDWR)
         try:
             taken = port.flock(fd)
+            if taken:
+                _check_file(port, path, writer, fd)
         except BaseException:
             port.close(fd)
             raise
@@ -85,6 +99,36 @@ def dead_writer(path: str, writer: str, port: OsPort | None = None) -> DeadWrite
         return DeadWriter(port, writer, fd)
     port.close(fd)
     return None
+
+
+def _check_file(port: OsPort, path: str, writer: str, fd: int) -> None:
+    """Refuse a lock file that the writer did not make, while its process may still live."""
+    opened = _opening(port, path, writer)
+    if opened.get("boot") != port.boot_id() or opened.get("lock") == port.fstat(fd).st_ino:
+        return
+    if _may_run(opened.get("pid")):
+        raise OSError("its lock file was removed or replaced, and its process may live")
+
+
+def _may_run(pid: object) -> bool:
+    if type(pid) is not int or pid <= 0:
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _opening(port: OsPort, path: str, writer: str) -> Mapping[str, Any]:
+    """Return what a writer said of itself in its first record; nothing if that cannot be read."""
+    for found in scan_writer(path, writer, port):
+        if isinstance(found, Record) and found.event == Ev.WRITER_OPEN:
+            return facts_of(found)
+        break
+    return {}
 
 
 def sync_writer(path: str, writer: str, port: OsPort | None = None) -> None:

@@ -11,7 +11,7 @@ from agent_saga.cli.options import import_option, log_options
 from agent_saga.cli.output import printable, say, say_json
 from agent_saga.cli.place import log_path
 from agent_saga.cli.recovering import as_document, opened, result_lines, saga_of
-from agent_saga.recovery.queue import cases, describe
+from agent_saga.recovery.queue import case_of, cases
 
 if TYPE_CHECKING:
     from agent_saga.recovery.survey import Found
@@ -99,7 +99,7 @@ def close(saga: str, wal_path: str | None, by: str, reason: str, *, as_json: boo
 
 
 def _reason(case: Found) -> str:
-    return printable(describe(case))
+    return printable(case_of(case))
 
 
 def _document(case: Found) -> dict[str, object]:
@@ -107,7 +107,7 @@ def _document(case: Found) -> dict[str, object]:
         "saga": case.id,
         "name": case.view.name,
         "state": case.view.state.value,
-        "reason": describe(case),
+        "reason": case_of(case),
         "problems": case.problems,
         "standing": [
             {"step": step.id, "tool": step.tool, "state": step.state.value, "detail": step.detail}
