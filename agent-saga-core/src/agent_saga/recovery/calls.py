@@ -1,0 +1,60 @@
+"""Which calls of a saga have no ending in the log: they may still run, or still arrive.
+
+Rules of this part:
+
+- A call that was announced and has no ending runs for as long as the process that announced it
+  lives. So does one that was given up while it ran in a thread, until its late ending is recorded.
+- A call that ended without an answer of the provider may arrive until its tool's `settle_after` has
+  passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from agent_saga.domain.effective import facts_of
+from agent_saga.domain.records import Ev
+from agent_saga.recovery.survey import Found
+
+_STARTS: Final = frozenset({Ev.STEP_INTENT, Ev.STEP_ATTEMPT, Ev.STEP_COMPENSATING})
+_GIVEN_UP: Final = frozenset({Ev.STEP_UNKNOWN, Ev.STEP_COMPENSATION_UNKNOWN})
+_SAYS_NOTHING: Final = frozenset({Ev.STEP_UNRESOLVED, Ev.STEP_ORPHANED, Ev.STEP_KEPT})
+
+
+def running_calls(found: Found) -> dict[str, tuple[str, str]]:
+    """Return the calls without an ending: by step, the tool and the writer that made the call."""
+    running: dict[str, tuple[str, str]] = {}
+    for record in found.effective.records:
+        if not record.step or record.event in _SAYS_NOTHING:
+            continue
+        going = record.event in _STARTS or (
+            record.event in _GIVEN_UP and _about(record).get("running") is True
+        )
+        if going:
+            step = found.view.steps.get(record.step)
+            running[record.step] = (step.tool if step is not None else "", record.writer)
+        else:
+            running.pop(record.step, None)
+    return running
+
+
+def longest_arrival(found: Found, usual: float) -> float:
+    """Return after how many seconds nothing of this saga can arrive any more.
+
+    Args:
+        found: the saga.
+        usual: the bound for tools that name none.
+    """
+    bounds: dict[str, Any] = {}
+    for record in found.effective.records:
+        if record.event == Ev.STEP_INTENT:
+            bound = facts_of(record).get("settle_after")
+            bounds[record.step] = usual if type(bound) not in (int, float) else bound
+    return max((bounds.get(step, usual) for step in found.view.steps), default=usual)
+
+
+def _about(record: Any) -> Mapping[str, Any]:
+    facts = facts_of(record)
+    about = facts.get("about")
+    return about if isinstance(about, Mapping) else facts

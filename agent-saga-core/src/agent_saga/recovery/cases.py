@@ -1,0 +1,32 @@
+"""Which sagas are a human's case, and why, as the log alone tells it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from agent_saga.domain.lifecycle import SagaState
+from agent_saga.recovery.survey import Found
+
+_ALWAYS: Final = frozenset({SagaState.STUCK, SagaState.REOPENED})
+_ENDED: Final = frozenset({SagaState.COMMITTED, SagaState.ROLLED_BACK, SagaState.PARTIAL})
+
+
+def is_case(found: Found) -> bool:
+    """Say whether a saga is one for a human, unless its owner still acts on it.
+
+    A saga that ended with approved steps standing, and nothing else, is none.
+    """
+    state = found.view.state
+    if found.problems or state in _ALWAYS:
+        return True
+    if state is SagaState.CLOSED or state in _ENDED:
+        return bool(found.view.standing)
+    return False
+
+
+def case_of(found: Found) -> str:
+    """Return in words why a saga needs a human."""
+    if found.problems:
+        return "; ".join(found.problems)
+    steps = ", ".join(f"{step.tool} is {step.state.value}" for step in found.view.standing)
+    return f"{found.view.state.value}: {steps or 'it could not be undone'}"
