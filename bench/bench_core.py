@@ -9,7 +9,8 @@ Rules of this part:
 
 - Every figure is printed beside its bar; the exit code is 1 if one that is judged is over.
 - Counters are exact and judged everywhere. Ratios of times say something on a quiet machine only: a
-  group with a ratio over its bar is measured again before it counts, at most twice.
+  group with a ratio over its bar is measured again before it counts, at most twice, and a figure
+  that kept its bar once has kept it; `--counters` measures once and shows what came.
 """
 
 from __future__ import annotations

@@ -7,8 +7,10 @@ Rules of this part:
 - Within a round a case is called often; its sample is the median of the calls (`p50`), or the mean
   of a batch where one call is shorter than reading the clock.
 - The cases of a round take turns in being the first.
-- A round in which a floor took more than twice its best time was disturbed by something else and
-  is not counted. When too few rounds were quiet, the ratios are not to be trusted, and are over.
+- A round is disturbed, and not counted, when a floor took more than twice its best time in it, or
+  when half of the floor's own calls took more than twice as long as its quickest tenth: on a busy
+  machine a disk floor rises in every round, and what stands on it looks better than it is. When
+  too few rounds were quiet, the ratios are not to be trusted, and are over.
 - Counters are exact: a figure of kind "counter" is judged everywhere, a ratio only where times
   count.
 """
@@ -83,8 +85,9 @@ class Figure:
         return self.value >= self.bar if self.least else self.value <= self.bar
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the figure as plain data."""
-        return {**asdict(self), "ok": self.ok}
+        """Return the figure as plain data; a value that was too noisy to be told is None."""
+        value = None if math.isnan(self.value) else self.value
+        return {**asdict(self), "value": value, "ok": self.ok}
 
 
 class Samples:
@@ -103,11 +106,16 @@ class Samples:
         """Return the rounds in which no floor was disturbed."""
         limits = {floor: _DISTURBED * min(self._of[floor]) for floor in self._floors}
         rounds = range(len(next(iter(self._of.values()))))
-        return [at for at in rounds if all(self._of[f][at] <= limits[f] for f in limits)]
+        return [
+            at
+            for at in rounds
+            if all(self._of[f][at] <= limits[f] and math.isfinite(self._of[f][at]) for f in limits)
+        ]
 
     def median(self, case: str) -> float:
         """Return the median sample of a case."""
-        return statistics.median(self._of[case][at] for at in self.quiet())
+        quiet = [self._of[case][at] for at in self.quiet()]
+        return statistics.median(quiet) if quiet else math.nan
 
     def ratio(self, case: str, *floors: str, less: str = "") -> float:
         """Return the median of the rounds' ratios of a case to the sum of its floors.
@@ -154,24 +162,33 @@ def interleaved(
     return found
 
 
-def p50(call: Callable[[], object], calls: int) -> float:
-    """Return the median duration of a call, in nanoseconds."""
+def _middle(times: list[int], *, floor: bool) -> float:
+    """Return the median; for a floor that was disturbed, infinity."""
+    middle = statistics.median(times)
+    quickest = sorted(times)[len(times) // 10]
+    return math.inf if floor and middle > _DISTURBED * quickest else middle
+
+
+def p50(call: Callable[[], object], calls: int, *, floor: bool = False) -> float:
+    """Return the median duration of a call, in nanoseconds; infinity for a disturbed floor."""
     times = []
     for _ in range(calls):
         before = _now()
         call()
         times.append(_now() - before)
-    return statistics.median(times)
+    return _middle(times, floor=floor)
 
 
-async def p50_async(call: Callable[[], Awaitable[object]], calls: int) -> float:
-    """Return the median duration of an awaited call, in nanoseconds."""
+async def p50_async(
+    call: Callable[[], Awaitable[object]], calls: int, *, floor: bool = False
+) -> float:
+    """Return the median duration of an awaited call, as `p50` does."""
     times = []
     for _ in range(calls):
         before = _now()
         await call()
         times.append(_now() - before)
-    return statistics.median(times)
+    return _middle(times, floor=floor)
 
 
 def mean(call: Callable[[], object], calls: int) -> float:

@@ -37,9 +37,9 @@ def _cases(effort: Effort) -> Iterator[dict[str, Callable[[], float]]]:
         asyncio.Runner() as runner,
     ):
         yield {
-            "F": lambda: p50(file.line, calls),
-            "H": lambda: runner.run(p50_async(hops.hop, calls)),
-            "Hs": lambda: p50(hops.wait, calls),
+            "F": lambda: p50(file.line, calls, floor=True),
+            "H": lambda: runner.run(p50_async(hops.hop, calls, floor=True)),
+            "Hs": lambda: p50(hops.wait, calls, floor=True),
             "B": lambda: runner.run(p50_async(_barrier_of(w), calls)),
             "async": lambda: runner.run(_in_saga(w, w.charge, calls)),
             "durable": lambda: runner.run(_in_saga(w, w.charge_durable, calls)),

@@ -18,7 +18,7 @@ def figures(effort: Effort) -> list[Figure]:
     with work() as w, asyncio.Runner() as runner:
         samples = interleaved(
             {
-                "J": lambda: p50(floors.dumps, calls),
+                "J": lambda: p50(floors.dumps, calls, floor=True),
                 "async": lambda: runner.run(_async(w, calls)),
                 "sync": lambda: _sync(w, calls),
                 "batch of J": lambda: mean(floors.dumps, calls),

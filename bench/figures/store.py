@@ -30,7 +30,7 @@ def figures(effort: Effort) -> list[Figure]:
         }
         samples = interleaved(
             {
-                "F": lambda: p50(file.line, calls),
+                "F": lambda: p50(file.line, calls, floor=True),
                 "processed": lambda: p50(_transact(store, durable=False), calls),
                 "bare processed": lambda: p50(_bare(bare["NORMAL"]), calls),
                 "durable": lambda: p50(_transact(store, durable=True), calls),
