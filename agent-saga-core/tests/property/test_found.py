@@ -20,6 +20,8 @@ from property.programs import (
 )
 from property.running import run
 
+from agent_saga.errors import NotApplied
+
 LOST = Mode(error=ConnectionError)
 FAILED_BEFORE = Mode(effect=NEVER, error=RuntimeError)
 SLOW = Mode(before="long")
@@ -51,6 +53,14 @@ FOUND = {
     "a call that still runs in its thread when the boundary is undone": Program(
         {0: Plan(Spec(is_async=False, timeout=0.02, prober="truth"), forward=[SLOW])},
         (CallOp(0, caught=True), CallOp(0, caught=True), Fail()),
+    ),
+    "a REVERSIBLE step with a key that first had no effect": Program(
+        {0: Plan(Spec("REVERSIBLE"), forward=[Mode(effect=NEVER, error=NotApplied)])},
+        (CallOp(0, "k1", caught=True), CallOp(0, "k1"), CallOp(0, "k1"), Fail()),
+    ),
+    "a REVERSIBLE step with a key that runs again after its savepoint was undone": Program(
+        {0: Plan(Spec("REVERSIBLE"))},
+        (Savepoint((CallOp(0, "k1"), Fail()), caught=True), CallOp(0, "k1"), Fail()),
     ),
     "an abort that the program swallows": Program(
         {0: Plan(Spec())}, (CallOp(0), Abort(caught=True), CallOp(0, caught=True))

@@ -73,6 +73,8 @@ def step_protocol(step: Step, again: Invocation | None) -> Protocol[Outcome]:
         verdict = judged(step)
         if verdict is not None or step.tool.prepare is not None or not step.tool.reversible:
             cut = yield from _made_ready(step, verdict)
+        if cut is None and again is not None and step.tool.reversible:
+            cut = _reopened(step)
         if cut is None:
             outcome = yield from _attempts(step, harmless=harmless)
         else:
@@ -225,6 +227,18 @@ def _announced(step: Step) -> Protocol[BaseException | None]:
     if cut is None:
         return None
     return _not_started(step, cut, again=again)
+
+
+def _reopened(step: Step) -> BaseException | None:
+    """Announce a REVERSIBLE step that runs again: no outcome can follow an outcome."""
+    try:
+        if step.state is StepState.UNKNOWN:
+            journal.attempt(step, 0, "repeated with the same idempotency key", step.error)
+        elif step.state is not StepState.NEW:
+            journal.intent(step)
+    except RefusedError as refusal:
+        return refusal
+    return None
 
 
 def fence_cut(step: Step) -> BaseException | None:
