@@ -13,12 +13,14 @@ from typing import Any, TypeVar, overload
 
 from agent_saga.controls.gate import PreFlightGate
 from agent_saga.domain.report import RollbackReport
+from agent_saga.engine import calls
 from agent_saga.engine.boundary import current_scope, last_reports
 from agent_saga.engine.handle import SagaHandle, SagaScope
 from agent_saga.engine.options import BoundaryOptions
 from agent_saga.engine.ports import Engine
 from agent_saga.engine.tool import checked_name
 from agent_saga.errors import ConfigurationError
+from agent_saga.plugins.callables import is_async_callable
 from agent_saga.runtime.composition import Runtime, process_runtime
 from agent_saga.wal.base import BaseWAL
 
@@ -107,7 +109,7 @@ def saga(fn: Any = None, **options: Any) -> Any:
             fix="Open the boundary inside it, or around the loop that uses it.",
         )
     options.setdefault("name", checked_name(getattr(fn, "__qualname__", "saga")))
-    return _async_saga(fn, options) if inspect.iscoroutinefunction(fn) else _sync_saga(fn, options)
+    return _async_saga(fn, options) if is_async_callable(fn) else _sync_saga(fn, options)
 
 
 def _async_saga(fn: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
@@ -123,7 +125,15 @@ def _sync_saga(fn: Callable[..., Any], options: dict[str, Any]) -> Callable[...,
     @functools.wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:
         with saga_scope(**options):
-            return fn(*args, **kwargs)
+            result = fn(*args, **kwargs)
+            if calls.pending(result) or inspect.isgenerator(result):
+                calls.discard(result)
+                raise ConfigurationError(
+                    f"{options['name']} returned something that has not run yet, so its boundary "
+                    "would have ended before it.",
+                    fix="Decorate the coroutine function itself, or open the boundary inside it.",
+                )
+            return result
 
     return run
 

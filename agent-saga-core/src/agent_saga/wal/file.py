@@ -165,6 +165,16 @@ class FileWAL(BaseWAL):
 
     # --- reading and fencing ----------------------------------------------------------------------
 
+    def probe(self) -> None:
+        """Raise if the log could not take a record now; creates nothing.
+
+        Raises:
+            WALPoisoned: it is poisoned or closed.
+            WALPathError: something else stands at its path, or it cannot be read.
+        """
+        super().probe()
+        check_readable(self.port, self.path)
+
     def read_all(self) -> Iterator[Record]:
         """Every record of every writer of the directory; see `BaseWAL.read_all`."""
         if self._live:
