@@ -288,6 +288,7 @@ def test_an_ending_that_cannot_be_recorded_disturbs_nobody(kit, gate, world, slo
     wait_for(lambda: not saga._scope.saga.in_flight)
 
 
+@pytest.mark.guarantee("PROBE-1")
 def test_a_prober_s_no_is_waited_out_after_a_timeout(kit, world):
     """The prober says no while the effect is still on its way; only the later answer counts."""
     asked = []

@@ -237,7 +237,7 @@ def test_an_argument_error_before_the_body_costs_nobody_a_case(mode, kit, world)
     assert world.charges == []
 
 
-@pytest.mark.guarantee("ARGS-2")
+@pytest.mark.guarantee("ARGS-1")
 def test_a_type_error_from_inside_the_body_is_unknown(mode, kit, world):
     def inner(amount):
         world.charge(amount)
