@@ -15,6 +15,7 @@ from agent_saga.domain.fold import fold
 from agent_saga.errors import WALBackpressure, WALStalled
 from agent_saga.wal.base import BackpressurePolicy
 from agent_saga_testing.faults import FOR_EVER, FaultyPort
+from agent_saga_testing.waiting import until
 
 
 class Boom(Exception):
@@ -150,8 +151,7 @@ def test_success_is_returned_only_when_the_commit_is_durable(disk, port, fast, w
 
     thread = threading.Thread(target=agent)
     thread.start()
-    while not hangs:
-        pass
+    until(lambda: hangs)
     assert hangs[0].reached.wait(20)
     assert not left.wait(0.05)
     hangs[0].release()

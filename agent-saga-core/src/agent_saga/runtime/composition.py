@@ -89,7 +89,9 @@ class Runtime:
         if engine is not None and engine.wal is wal:
             return engine
         with self._lock:
-            self._engine = engine = self._compose(wal)
+            engine = self._engine
+            if engine is None or engine.wal is not wal:
+                self._engine = engine = self._compose(wal)
         return engine
 
     def _compose(self, wal: BaseWAL) -> Engine:
