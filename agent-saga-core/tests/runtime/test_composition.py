@@ -11,8 +11,9 @@ from agent_saga.runtime.composition import Runtime, process_runtime, timing, too
 from agent_saga.runtime.logs import canonical, default_wal, set_default_wal, wal_at
 
 
-def test_an_engine_is_put_together_once():
-    runtime = Runtime(wal=MemoryWAL(), settings=Settings())
+@pytest.mark.parametrize("wal", [MemoryWAL(), "memory:"])
+def test_an_engine_is_put_together_once(wal):
+    runtime = Runtime(wal=wal, settings=Settings())
     engines = set()
 
     def look():
