@@ -314,7 +314,7 @@ def _attempts(step: Step, *, harmless: bool) -> Protocol[Outcome]:
 def _note(step: Step, ending: Ending) -> None:
     step.error = ending.error
     step.running = ending.running
-    if ending.started:
+    if ending.started and not ending.running:  # what still runs is folded in when it arrives
         last = answered(ending.error, step.tool.no_answer_on, running=ending.running)
         step.answered = step.answered and last
     step.ended_at = step.scope.saga.engine.clock.monotonic()
@@ -388,6 +388,6 @@ def _ended(step: Step, error: BaseException, kind: Kind) -> Protocol[Outcome]:
 def _ending_name(step: Step) -> str:
     if isinstance(step.error, StepTimeout):
         return "timeout"
-    if step.answered:
+    if step.answered and not step.running:
         return "exception"
     return "no answer"
