@@ -8,7 +8,15 @@ from types import SimpleNamespace
 import pytest
 from recovery.conftest import key_of
 
-from agent_saga import CannotTell, NotApplied, Observation, Settings, compensator, prober, reconciler
+from agent_saga import (
+    CannotTell,
+    NotApplied,
+    Observation,
+    Settings,
+    compensator,
+    prober,
+    reconciler,
+)
 from agent_saga.domain import identity
 from agent_saga.domain.records import Ev
 
@@ -433,7 +441,7 @@ def test_what_was_undone_before_is_not_undone_again(log, world):
 
 
 def test_an_effect_that_arrived_after_its_inverse_is_never_undone_a_second_time(log, world):
-    """The provider would see the same key again, and a handler that is not idempotent runs twice."""
+    """A handler that is not idempotent would take effect a second time."""
     past = log.past().begin()
     past.applied("a")
     past.unwinding()

@@ -1,4 +1,4 @@
-"""The human queue: what is in it, how a case is closed or retried, and that it then stays closed."""
+"""The human queue: what is in it, and how a case is closed for good or retried."""
 
 from __future__ import annotations
 

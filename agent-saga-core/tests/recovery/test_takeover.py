@@ -352,10 +352,13 @@ class _Many(set):
 def test_two_threads_of_one_process_do_not_claim_together(log):
     one_dead(log)
     place = place_of(log.daemon())
-    with claimed(place, SAGA, reason="recover", by="the first"):
-        with pytest.raises(ClaimRefused, match="already"):
-            with claimed(place, SAGA, reason="recover", by="the second"):
-                pass
+    second = claimed(place, SAGA, reason="recover", by="the second")
+    with (
+        claimed(place, SAGA, reason="recover", by="the first"),
+        pytest.raises(ClaimRefused, match="already"),
+        second,
+    ):
+        pass
 
 
 def test_the_dead_owners_lock_is_held_while_its_saga_is_claimed(log):
@@ -510,13 +513,12 @@ def test_a_live_owner_that_is_fenced_starts_no_step_and_says_so(log, world):
     def undo_act(result: str, *, idempotency_key: str) -> None:
         world.undo(result, idempotency_key)
 
-    with pytest.raises(Exception) as left:
-        with kit.transaction() as saga:
-            act("a")
-            wal.append(Ev.SAGA_RELEASED, saga=saga.id, epoch=1)
-            wal.drain()
-            assert outcomes(log.daemon()) == ["undone"]
-            act("b")
+    with pytest.raises(Exception) as left, kit.transaction() as saga:
+        act("a")
+        wal.append(Ev.SAGA_RELEASED, saga=saga.id, epoch=1)
+        wal.drain()
+        assert outcomes(log.daemon()) == ["undone"]
+        act("b")
     assert done == ["a"]
     assert world.undone == ["a"]
     assert "taken over" in str(left.value) or "taken over" in str(left.value.__cause__)
@@ -566,9 +568,9 @@ def test_a_log_that_does_not_exist_holds_nothing_and_nothing_is_made(log):
 
 def test_an_unknown_saga_cannot_be_claimed(log):
     one_dead(log)
-    with pytest.raises(ClaimRefused, match="no saga"):
-        with claimed(place_of(log.daemon()), "nobody", reason="x", by="x"):
-            pass
+    unknown = claimed(place_of(log.daemon()), "nobody", reason="x", by="x")
+    with pytest.raises(ClaimRefused, match="no saga"), unknown:
+        pass
 
 
 def test_a_refusal_before_the_claim_leaves_no_trace(log):
@@ -577,8 +579,9 @@ def test_a_refusal_before_the_claim_leaves_no_trace(log):
     def no(found):
         raise RecoveryError("no")
 
-    with pytest.raises(RecoveryError), claimed(
-        place_of(log.daemon()), SAGA, reason="operator", by="x", check=no
+    with (
+        pytest.raises(RecoveryError),
+        claimed(place_of(log.daemon()), SAGA, reason="operator", by="x", check=no),
     ):
         pass
     assert stored(log) is None
