@@ -145,7 +145,7 @@ def _intent(tool: str, facts: Facts) -> str:
 
 
 def _arguments(facts: Facts) -> str:
-    arguments = facts.get("arguments")
+    arguments = facts.get("args")
     if not isinstance(arguments, Mapping) or not arguments:
         return ""
     return f": {_pairs(arguments)}"
