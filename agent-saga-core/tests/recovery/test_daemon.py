@@ -101,7 +101,7 @@ def bad_sagas(log):
     past.committed("a")
     past.die()
     past = log.past("a payload of another form").begin()
-    past.write(Ev.STEP_INTENT, "a", call=7, nth="x", scope="y", arguments=[1], recipe=3)
+    past.write(Ev.STEP_INTENT, "a", call=7, nth="x", scope="y", args=[1], recipe=3)
     past.write(Ev.STEP_COMMITTED, "a", inverse={"handler": "undo", "kwargs": [1]})
     past.die()
     past = log.past("claims of another form").begin()

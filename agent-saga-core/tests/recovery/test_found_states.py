@@ -154,7 +154,7 @@ def test_reversible_steps_are_undone_where_that_can_be_done(log, world):
     for step, handler in (("r", "undo"), ("s", "nobody.knows")):
         call = {"tool": f"tool_{step}", "semantics": "REVERSIBLE"}
         inverse = {"handler": handler, "kwargs": {"what": step}}
-        past.write(Ev.STEP_COMMITTED, step, call=call, nth=1, arguments={}, inverse=inverse)
+        past.write(Ev.STEP_COMMITTED, step, call=call, nth=1, args={}, inverse=inverse)
     past.applied("a")
     past.die()
     assert recovered(log).outcome == "undone"

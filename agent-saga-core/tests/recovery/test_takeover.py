@@ -105,11 +105,14 @@ def test_a_forked_child_does_not_keep_a_dead_owner_locked(log):
     dead = dead_writer(str(log.path), past.wal.writer)
     assert dead is not None
     reading, writing = os.pipe()
+    ready, started = os.pipe()
     child = os.fork()
     if not child:
         os.close(writing)
+        os.write(started, b"x")
         os.read(reading, 1)
         os._exit(0)
+    os.read(ready, 1)
     dead.close()
     try:
         again = dead_writer(str(log.path), past.wal.writer)

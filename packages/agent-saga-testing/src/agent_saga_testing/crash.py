@@ -313,7 +313,7 @@ class Server:
     """
 
     def __init__(self, path: Sequence[str | os.PathLike[str]] = ()) -> None:
-        found = os.pathsep.join([*map(os.fspath, path), *filter(None, sys.path)])
+        found = os.pathsep.join([*(os.fspath(one) for one in path), *filter(None, sys.path)])
         self._process = subprocess.Popen(
             [sys.executable, "-c", "from agent_saga_testing.crash_server import main; main()"],
             env={**os.environ, "PYTHONPATH": found},
