@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from agent_saga import RecoveryDaemon, set_default_wal
-from agent_saga.runtime.composition import process_runtime
+from agent_saga.plugins.process import process_plugins
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.os_port import OsPort
 from agent_saga_testing.crash import PATIENCE, Bench, Order, Trigger, arm, use
@@ -83,7 +83,7 @@ def main() -> None:
     """Carry out orders until there are none."""
     orders, answers = sys.stdin.buffer, sys.stdout.buffer
     started: set[int] = set()
-    process_runtime()
+    process_plugins().load()
     try:
         while True:
             try:
