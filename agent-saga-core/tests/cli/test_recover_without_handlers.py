@@ -1,4 +1,4 @@
-"""Recovery that was started without the modules it needs refuses, and leaves everything as it is."""
+"""Recovery that was started without the modules it needs refuses, and leaves all as it is."""
 
 from __future__ import annotations
 

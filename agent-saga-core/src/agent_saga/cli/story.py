@@ -142,12 +142,12 @@ def _begun(tool: str, facts: Facts) -> str:  # noqa: ARG001
 
 
 def _suspended(tool: str, facts: Facts) -> str:  # noqa: ARG001
+    text = f"The saga was suspended{_because(facts, 'reason')}"
     deadline = facts.get("deadline")
     if not isinstance(deadline, int):
-        return f"The saga was suspended{_because(facts, 'reason')}"
+        return text
     then = "it waits for a human" if facts.get("at_deadline") == "hold" else "it is undone"
-    told = f"The saga was suspended until {moment(deadline)}; then {then}"
-    return told + _because(facts, "reason")
+    return f"{text} (until {moment(deadline)}, then {then})"
 
 
 def _intent(tool: str, facts: Facts) -> str:

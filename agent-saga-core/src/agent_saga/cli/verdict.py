@@ -74,7 +74,9 @@ def next_step(view: SagaView, log: Path) -> str:
         return ""
     place = f"--wal-path {shlex.quote(str(log))}"
     if view.state is SagaState.SUSPENDED and not view.faults:
-        return "the program goes on with it: transaction(saga_id=…, resume=True), before its deadline"
+        return (
+            "the program resumes it before its deadline: transaction(saga_id=…, resume=True)"
+        )
     if view.state in _OPEN and not view.faults:
         return f"agent-saga recover {place} --import MODULE (living processes are left alone)"
     if view.faults or view.standing or view.state is SagaState.REOPENED:
