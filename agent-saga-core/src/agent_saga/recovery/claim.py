@@ -111,7 +111,7 @@ def claimed(
         proved = ""
         if check is not None:
             check(found)
-        if found.view.state in OWNED:
+        if found.view.state in OWNED or _just_claimed(place, found):
             held.enter_context(_dead_owner(place, found))
             proved = found.effective.owner
         _check_calls_ended(place, found, proved)
@@ -145,6 +145,20 @@ def _alone(saga: str) -> Iterator[None]:
     finally:
         with _lock:
             _claiming.discard(saga)
+
+
+def _just_claimed(place: Place, found: Found) -> bool:
+    """Say whether somebody has claimed a saga that waited, and not yet recorded what for.
+
+    One who could not go on has given the claim back in the store.
+    """
+    if found.view.state not in (SagaState.SUSPENDED, SagaState.RELEASED):
+        return False
+    last = next(r for r in reversed(found.effective.records) if r.event.startswith("SAGA_"))
+    if last.event != Ev.SAGA_CLAIM:
+        return False
+    doc = place.store.get(claim_key(found.id))
+    return doc is None or doc["epoch"] != last.epoch or doc["owner"] == last.writer
 
 
 def give_back(place: Place, claim: Claimed) -> None:
@@ -183,7 +197,10 @@ def _let_go(place: Place, saga: str, epoch: int) -> None:
         place.wal.drain()
         found = look(place.wal.path, saga)
         mine = found is not None and found.effective.owner == place.wal.writer
-        if found is None or not mine or found.view.state not in OWNED:
+        if found is None or not mine:
+            return
+        if found.view.state not in OWNED:
+            _withdraw(place, saga, epoch)
             return
         place.wal.check_fence(saga, epoch)
         payload, _ = masked({"cause": "what claimed it could not go on"})
