@@ -10,7 +10,7 @@ Rules of this part:
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,6 @@ from agent_saga.wal.encoding import (
     count,
     exact,
     literal,
-    mac,
     masked,
     name,
 )
@@ -169,19 +168,6 @@ def recorded_key(facts: Mapping[str, Any]) -> StepKey:
     if not isinstance(call, dict) or "n" not in facts:
         return ()
     return ("derived", *map(str, path or ()), str(call.get("tool")), str(facts["n"]))
-
-
-def recorded_mac(facts: Mapping[str, Any], salt: bytes) -> bytes:
-    """Return the MAC of a step's arguments from the payload of its first record.
-
-    Args:
-        facts: the payload.
-        salt: the saga's salt.
-    """
-    text = facts.get("mac")
-    if isinstance(text, str):
-        return urlsafe_b64decode(f"{text}==")
-    return mac(salt, facts.get("args"))
 
 
 def refused(step: Step, rule: str, reason: str) -> int:
