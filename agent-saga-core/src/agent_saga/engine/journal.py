@@ -251,8 +251,9 @@ def committed(step: Step, event: str = Ev.STEP_COMMITTED) -> tuple[int, AgentSag
 
 
 def not_applied(step: Step, by: str, evidence: str, *, final: bool) -> int:
-    """Record that a call had no effect."""
-    payload, _ = masked({"by": by, "evidence": evidence, "final": final})
+    """Record that a call had no effect, and whether that used its idempotency key up."""
+    fields = {"by": by, "evidence": evidence, "final": final}
+    payload, _ = masked({**fields, "spent": True} if step.spent else fields)
     return _ending(step, Ev.STEP_NOT_APPLIED, payload)
 
 
