@@ -7,6 +7,8 @@ Rules of this part (R3, *Takeover*):
 2. The store raises the epoch atomically: of all who saw one epoch, one gets the next.
 3. The fence is written into every writer's lock file that wrote about the saga; then everything
    those writers handed over is synced and read again, to its end.
+   If the store knew of a later epoch than the log that was read, somebody else may have acted
+   meanwhile: then every writer is read, and a claimer that acted is not overridden.
 4. SAGA_CLAIM, durable, names for each writer the last record that was read. Whatever that writer
    adds is stale.
 
@@ -297,7 +299,8 @@ def _read_to_the_end(place: Place, found: Found, epoch: int) -> Found:
         if writer != place.wal.writer:
             sync_writer(place.wal.path, writer, place.wal.port)
     place.wal.drain()
-    again = read_again(place.wal.path, found, place.wal.port)
+    alone = epoch == found.effective.highest + 1
+    again = read_again(place.wal.path, found, place.wal.port) if alone else _found(place, found.id)
     if again.effective.epoch != found.effective.epoch or set(again.writers) - set(found.writers):
         raise ClaimRefused(f"Saga {found.id} changed hands while it was being claimed.")
     return again
