@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from agent_saga import AgentKit, RecoveryDaemon, Settings
+from agent_saga import AgentKit, FileWAL, RecoveryDaemon, Settings
 from agent_saga.cli.reading import read_log
 from agent_saga.domain.views import SagaView
 from agent_saga.errors import SagaSuspended
+from agent_saga.recovery.claim import Place
 from agent_saga.wal.reader import scan
 
 QUICK = Settings(settle=0.5, settle_after=0.1, inverse_delay=0.0)
@@ -71,6 +72,11 @@ class Shop:
     def records(self) -> int:
         self.kit.runtime.engine().wal.drain()
         return sum(1 for _ in scan(self.log))
+
+    def place(self) -> Place:
+        engine = self.kit.runtime.engine()
+        assert isinstance(engine.wal, FileWAL)
+        return Place(engine, engine.wal, self.kit.runtime.store)
 
     def recover(self) -> Any:
         daemon = RecoveryDaemon(str(self.log), settings=QUICK)

@@ -29,17 +29,11 @@ from agent_saga.errors import (
     SagaSuspended,
     SagaUnwinding,
 )
-from agent_saga.recovery.claim import Place, claimed
+from agent_saga.recovery.claim import claimed
 from agent_saga.runtime import identified as resuming
 from agent_saga.wal.encoding import masked
 
 pytestmark = pytest.mark.anyio
-
-
-def place_of(shop: Shop) -> Place:
-    engine = shop.kit.runtime.engine()
-    assert isinstance(engine.wal, FileWAL)
-    return Place(engine, engine.wal, shop.kit.runtime.store)
 
 
 # --- one owner at a time --------------------------------------------------------------------------
@@ -189,10 +183,10 @@ def test_a_deadline_that_holds_lets_it_be_resumed_later(shop: Shop) -> None:
 @pytest.mark.guarantee("RESUME-7")
 def test_a_saga_that_was_released_while_it_was_undone_is_not_resumed(shop: Shop) -> None:
     shop.suspend(1)
-    with claimed(place_of(shop), shop.view().id, reason="resume", by="test") as claim:
+    with claimed(shop.place(), shop.view().id, reason="resume", by="test") as claim:
         for event in (Ev.SAGA_RESUMED, Ev.SAGA_UNWINDING, Ev.SAGA_RELEASED):
             payload, _ = masked({"cause": "test", "scope": []})
-            wal = place_of(shop).wal
+            wal = shop.place().wal
             seq = wal.append(event, saga=claim.found.id, epoch=claim.epoch, payload=payload)
         wal.wait_durable(seq)
     with pytest.raises(SagaUnwinding), shop.open():

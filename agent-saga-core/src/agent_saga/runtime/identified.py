@@ -45,8 +45,8 @@ from agent_saga.errors import (
 )
 from agent_saga.recovery.claim import Place, claimed
 from agent_saga.recovery.rebuild import rebuilt
-from agent_saga.recovery.recover import overdue
 from agent_saga.recovery.survey import Found, look
+from agent_saga.recovery.suspended import overdue
 from agent_saga.state.base import StateStore, one
 from agent_saga.state.claims import Claim, claim_key, open_saga, raise_epoch
 from agent_saga.wal.directory import WRITERS
