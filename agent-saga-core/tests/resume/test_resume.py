@@ -127,7 +127,7 @@ def test_a_finished_saga_only_reads(shop: Shop) -> None:
         assert shop.charge(1) == {"n": 1}
         with saga.savepoint("part"):
             assert shop.charge(2) == {"n": 2}
-        with pytest.raises(SagaClosed):
+        with pytest.raises(SagaClosed, match="earlier run"):
             shop.charge(3)
     assert shop.world == [("charge", 1), ("charge", 2)]
     assert shop.state() == ("COMMITTED", True)

@@ -4,7 +4,7 @@ Rules of this part:
 
 - Entering inside another boundary makes a savepoint of it, unless it is detached.
 - Leaving well commits the root; a savepoint is left as part of the outer saga. A shut boundary with
-  calls that nobody awaited fails with `ToolNotAwaited`.
+  calls that nobody awaited fails with `ToolNotAwaited`; if it fails anyway, a note names them.
 - Leaving a savepoint because the saga is to be suspended undoes nothing: it keeps its place.
 - Leaving with an exception unwinds. From an `Exception` the caller gets `SagaAborted`, raised from
   it; `CancelledError`, `KeyboardInterrupt` and `SystemExit` pass on unchanged, with the report in

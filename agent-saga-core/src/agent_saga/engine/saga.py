@@ -269,6 +269,13 @@ class Saga:
                 reason=self.suspend_request.message,
                 fix="Leave the boundary; the run that resumes the saga goes on.",
             ) from self.suspend_request
+        if self.read_only:
+            raise SagaClosed(
+                f"Saga {self.id} ended in an earlier run; only its recorded results are given.",
+                rule="closed",
+                reason="the saga has ended",
+                fix="Begin another saga, with a saga_id of its own.",
+            )
         raise SagaClosed(
             f"The boundary of saga {self.id} has ended; no further step of it may start.",
             rule="closed",
