@@ -12,6 +12,7 @@ from agent_saga.cli.reading import read_log
 from agent_saga.domain.views import SagaView
 from agent_saga.errors import SagaSuspended
 from agent_saga.recovery.claim import Place
+from agent_saga.wal.format import Record
 from agent_saga.wal.reader import scan
 
 QUICK = Settings(settle=0.5, settle_after=0.1, inverse_delay=0.0)
@@ -70,8 +71,9 @@ class Shop:
         return view.state.value, view.clean
 
     def records(self) -> int:
+        """Return how many records of sagas the log has; marks of a sync may come at any time."""
         self.kit.runtime.engine().wal.drain()
-        return sum(1 for _ in scan(self.log))
+        return sum(isinstance(one, Record) and bool(one.saga) for one in scan(self.log))
 
     def place(self) -> Place:
         engine = self.kit.runtime.engine()
