@@ -8,5 +8,6 @@ Each part is a module of its own, imported by whoever uses it:
 - `faults`: system calls that fail, hang, come up short or crash, and disks that lose power.
 - `doubles`: a log and a state store in memory, which pass the same kits as the real ones.
 - `kits`: the conformance kits for log and state backends.
+- `integration`: the conformance kit for packages that put agent-saga into an agent framework.
 - `pytest_plugin`: fixtures for all of these, found by pytest by itself.
 """
