@@ -130,7 +130,7 @@ def crash(session: nox.Session) -> None:
     """Tests that kill real processes, three times over: a race may need company."""
     install(session, "test")
     for turn in ("first", "second", "third"):
-        pytest(session, "-m", "crash", *map(tests_of, PACKAGES), results=turn)
+        pytest(session, "-m", "crash", *map(tests_of, PACKAGES), "tests", results=turn)
 
 
 @nox.session(tags=["full"])

@@ -7,153 +7,139 @@ outside: every charge that happened is refunded once, nothing else is, and the l
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import signal
-import sqlite3
 import subprocess
 import sys
-from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-SCHEMA = "create table calls (what text, customer text, key text, applied integer)"
-AGENT = Path(__file__).parent / "chaos" / "agent.py"
+from agent_saga_testing.crash import KILLED, CrashLab, Kill, Server
+
+HERE = Path(__file__).parent
+CUSTOMERS = ["ann", "bob", "cid"]
 
 pytestmark = pytest.mark.crash
 
 
-class Chaos:
-    """One log, one world, and the processes that act on them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.log = folder / "log"
-        self.world = folder / "world.sqlite"
-        with contextlib.closing(sqlite3.connect(self.world)) as connection:
-            connection.execute(SCHEMA)
-        self.env = {
-            **os.environ,
-            "AGENT_SAGA_WAL": str(self.log),
-            "CHAOS_WORLD": str(self.world),
-            "AGENT_SAGA_SETTLE_AFTER": "0.2",
-        }
-
-    def agent(self, point: str) -> int:
-        """Run the agent; return its exit status."""
-        env = {**self.env, "CHAOS_POINT": point}
-        words = [sys.executable, str(AGENT)]
-        return subprocess.run(words, env=env, capture_output=True, check=False).returncode
-
-    def start_recovery(self, *more: str) -> subprocess.Popen[str]:
-        """Start `agent-saga recover` in a process of its own."""
-        words = [sys.executable, "-m", "agent_saga.cli", "recover", "--json"]
-        words += ["--import", "agent", *more]
-        return subprocess.Popen(
-            words, env=self.env, cwd=AGENT.parent, text=True, stdout=subprocess.PIPE
-        )
-
-    def recover(self) -> int:
-        """Recover and return the exit code."""
-        process = self.start_recovery()
-        process.communicate()
-        return process.returncode
-
-    def listed(self) -> list[dict[str, object]]:
-        """Return the sagas as `agent-saga list` tells them."""
-        words = [sys.executable, "-m", "agent_saga.cli", "list", "--json"]
-        done = subprocess.run(words, env=self.env, capture_output=True, check=False)
-        sagas: list[dict[str, object]] = json.loads(done.stdout)["sagas"]
-        return sagas
-
-    def calls(self, question: str) -> list[tuple[Any, ...]]:
-        """Ask the world."""
-        with contextlib.closing(sqlite3.connect(self.world)) as connection:
-            return connection.execute(question).fetchall()
-
-    def applied(self) -> tuple[Counter[str], Counter[str]]:
-        """Return how often each customer's charge and refund took effect, as the world says."""
-        rows = self.calls("select what, customer from calls where applied")
-        counted: dict[str, Counter[str]] = {"charge": Counter(), "refund": Counter()}
-        for what, customer in rows:
-            counted[what][customer] += 1
-        return counted["charge"], counted["refund"]
-
-    def inverse_keys(self) -> dict[str, set[str]]:
-        """Return the idempotency keys that each customer's refund was ever tried with."""
-        keys: dict[str, set[str]] = {}
-        rows = self.calls("select customer, key from calls where what = 'refund'")
-        for customer, key in rows:
-            keys.setdefault(customer, set()).add(key)
-        return keys
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server([HERE]) as server:
+        yield server
 
 
 @pytest.fixture
-def chaos(tmp_path: Path) -> Chaos:
-    return Chaos(tmp_path)
+def lab(tmp_path: Path, server: Server) -> CrashLab:
+    return CrashLab(tmp_path, "chaos.agent:run", server=server)
 
 
-def assert_undone(chaos: Chaos) -> None:
+@pytest.fixture
+def failing(tmp_path: Path, server: Server) -> CrashLab:
+    return CrashLab(tmp_path, "chaos.agent:run", server=server, argument="fail")
+
+
+def assert_undone(lab: CrashLab) -> None:
     """Every charge was refunded once, with one key, and the log says that all is well."""
-    charges, refunds = chaos.applied()
-    assert charges == refunds
-    assert set(charges.values()) <= {1}
-    assert all(len(keys) == 1 for keys in chaos.inverse_keys().values())
-    assert [saga["clean"] for saga in chaos.listed()] == [True]
+    lab.world.assert_restored()
+    keys = {(call.target, call.key) for call in lab.world.calls("inverse")}
+    assert len(keys) == lab.world.applications("forward")
+    assert [view.clean for view in lab.views().values()] == [True]
 
 
-@pytest.mark.parametrize("customer", ["ann", "bob", "cid"])
-def test_killed_before_an_effect(chaos: Chaos, customer: str) -> None:
-    assert chaos.agent(f"before the effect of {customer}") == -signal.SIGKILL
-    assert chaos.recover() == 0
-    assert_undone(chaos)
+@pytest.mark.parametrize("customer", CUSTOMERS)
+def test_killed_before_an_effect(lab: CrashLab, customer: str) -> None:
+    assert lab.run(Kill.at_point(f"before the effect of {customer}")) == KILLED
+    assert lab.recover() == [0]
+    assert_undone(lab)
 
 
-@pytest.mark.parametrize("customer", ["ann", "bob", "cid"])
-def test_killed_after_an_effect_whose_answer_is_lost(chaos: Chaos, customer: str) -> None:
-    assert chaos.agent(f"after the effect of {customer}") == -signal.SIGKILL
-    charged, _ = chaos.applied()
-    assert customer in charged
-    assert chaos.recover() == 0
-    assert_undone(chaos)
+@pytest.mark.parametrize("customer", CUSTOMERS)
+def test_killed_after_an_effect_whose_answer_is_lost(lab: CrashLab, customer: str) -> None:
+    assert lab.run(Kill.at_point(f"after the effect of {customer}")) == KILLED
+    assert lab.world.applications("forward", customer) == 1
+    assert lab.recover() == [0]
+    assert_undone(lab)
 
 
-@pytest.mark.parametrize("customer", ["ann", "bob", "cid"])
-def test_killed_between_two_steps(chaos: Chaos, customer: str) -> None:
-    assert chaos.agent(f"between {customer} and the next") == -signal.SIGKILL
-    assert chaos.recover() == 0
-    assert_undone(chaos)
+@pytest.mark.parametrize("customer", CUSTOMERS)
+def test_killed_between_two_steps(lab: CrashLab, customer: str) -> None:
+    assert lab.run(Kill.at_point(f"between {customer} and the next")) == KILLED
+    assert lab.recover() == [0]
+    assert_undone(lab)
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("customer", ["ann", "bob", "cid"])
-def test_killed_in_the_middle_of_undoing(chaos: Chaos, customer: str, moment: str) -> None:
-    assert chaos.agent(f"{moment} the inverse of {customer}") == -signal.SIGKILL
-    assert chaos.recover() == 0
-    assert_undone(chaos)
+@pytest.mark.parametrize("customer", CUSTOMERS)
+def test_killed_in_the_middle_of_undoing(failing: CrashLab, customer: str, moment: str) -> None:
+    assert failing.run(Kill.at_point(f"{moment} the inverse of {customer}")) == KILLED
+    assert failing.recover() == [0]
+    assert_undone(failing)
 
 
-def test_killed_after_the_commit_nothing_is_undone(chaos: Chaos) -> None:
-    assert chaos.agent("after the commit") == -signal.SIGKILL
-    assert chaos.recover() == 0
-    charges, refunds = chaos.applied()
-    assert charges == Counter(ann=1, bob=1, cid=1)
-    assert not refunds
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("customer", CUSTOMERS)
+def test_recovery_itself_is_killed_in_the_middle_of_undoing(
+    lab: CrashLab, customer: str, moment: str
+) -> None:
+    lab.run(Kill.at_point("between cid and the next"))
+    kill = Kill.at_point(f"{moment} the inverse of {customer}")
+    assert lab.recover(1, [kill]) == [KILLED]
+    assert lab.recover() == [0]
+    assert_undone(lab)
 
 
-def test_recovering_again_does_nothing(chaos: Chaos) -> None:
-    chaos.agent("after the effect of bob")
-    assert [chaos.recover() for _ in range(3)] == [0, 0, 0]
-    assert_undone(chaos)
+def test_killed_after_the_commit_nothing_is_undone(lab: CrashLab) -> None:
+    assert lab.run(Kill.at_point("after the commit")) == KILLED
+    assert lab.recover() == [0]
+    lab.world.assert_applied_once(*CUSTOMERS)
+    assert lab.world.attempts("inverse") == 0
 
 
-def test_two_recoveries_at_once_undo_once(chaos: Chaos) -> None:
-    chaos.agent("after the effect of cid")
-    processes = [chaos.start_recovery() for _ in range(4)]
-    for process in processes:
-        process.communicate()
-    chaos.recover()
-    assert_undone(chaos)
-    assert chaos.calls("select count(*) from calls where what = 'refund'") == [(3,)]
+def test_recovering_again_does_nothing(lab: CrashLab) -> None:
+    lab.run(Kill.at_point("after the effect of bob"))
+    assert [lab.recover() for _ in range(3)] == [[0], [0], [0]]
+    assert_undone(lab)
+
+
+@pytest.mark.parametrize("daemons", [2, 3, 4])
+def test_several_recoveries_at_once_undo_once(lab: CrashLab, daemons: int) -> None:
+    lab.run(Kill.at_point("after the effect of cid"))
+    lab.recover(daemons)
+    assert lab.recover() == [0]
+    assert_undone(lab)
+    assert lab.world.attempts("inverse") == 3
+
+
+def test_a_live_process_is_left_alone(lab: CrashLab) -> None:
+    """Recovery runs beside the agent all the time, and the agent ends as if it did not."""
+    agent = lab.start()
+    recoveries: list[Callable[[], int]] = []
+    while len(recoveries) < 5:
+        number = lab.start_daemon()
+        recoveries.append(lambda number=number: lab.wait(number))
+    assert [ended() for ended in recoveries] == [0] * 5
+    assert lab.wait(agent) == 0
+    lab.world.assert_applied_once(*CUSTOMERS)
+    assert lab.world.attempts("inverse") == 0
+
+
+def test_by_the_command_line(lab: CrashLab) -> None:
+    """What a person types after a crash: look, recover, look again."""
+    lab.run(Kill.at_point("between bob and the next"))
+    env = {**os.environ, "AGENT_SAGA_WAL": str(lab.log), "AGENT_SAGA_SETTLE_AFTER": "0"}
+    env["PYTHONPATH"] = str(HERE)
+
+    def typed(*words: str) -> tuple[int, str]:
+        command = [sys.executable, "-m", "agent_saga.cli", *words]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout
+
+    code, told = typed("recover", "--import", "chaos.typed", "--dry-run")
+    assert code == 1
+    assert told.count("undo    charge") == 2
+    env["CHAOS_FOLDER"] = str(lab.folder)
+    code, told = typed("recover", "--import", "chaos.typed")
+    assert (code, "undone" in told) == (0, True), told
+    assert typed("list")[0] == 0
+    assert_undone(lab)

@@ -78,7 +78,7 @@ class Log:
 
     def charged(self, saga: str = "saga-1", inverse: Mapping[str, Any] = INVERSE) -> int:
         call = {"tool": "charge", "semantics": "COMPENSABLE"}
-        facts = {"call": call, "arguments": {"amount": 4200}}
+        facts = {"call": call, "args": {"amount": 4200}}
         self.add(Ev.STEP_INTENT, facts, saga=saga, step=CHARGE)
         done = {"result": 1, "inverse": inverse}
         return self.add(Ev.STEP_COMMITTED, done, saga=saga, step=CHARGE)

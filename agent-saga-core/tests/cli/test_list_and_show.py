@@ -29,7 +29,7 @@ def test_a_clean_log_exits_with_0(cli: Cli, log: Any) -> None:
     run = cli("list")
     assert run.code == 0
     assert "saga-1  checkout  COMMITTED  yes    1" in run.out
-    assert "1 of 1 sagas; 0 not clean." in run.out
+    assert "1 of 1 saga; 0 not clean." in run.out
     shown = cli("show", "saga-1")
     assert shown.code == 0
     assert "Saga 'checkout' saga-1 was committed: clean." in shown.out
@@ -171,7 +171,7 @@ def test_json_is_one_document(cli: Cli, log: Any) -> None:
     assert (step["tool"], step["state"], step["inverse"]) == ("charge", "COMMITTED", "acme.refund")
     events = [record["event"] for record in shown.document["records"]]
     assert events == ["SAGA_BEGIN", "STEP_INTENT", "STEP_COMMITTED", "SAGA_COMMITTED"]
-    assert shown.document["records"][1]["data"]["arguments"] == {"amount": 4200}
+    assert shown.document["records"][1]["data"]["args"] == {"amount": 4200}
     assert shown.out.isascii()
     assert "\x1b" not in shown.out
 

@@ -13,7 +13,7 @@ from agent_saga.domain.records import NEEDS, Ev
 from agent_saga.wal.format import Record
 
 STEP = "abcdefgh12345678abcdef"
-CALL = {"call": {"tool": "charge", "semantics": "COMPENSABLE"}, "arguments": {"amount": 4200}}
+CALL = {"call": {"tool": "charge", "semantics": "COMPENSABLE"}, "args": {"amount": 4200}}
 
 
 def record(event: str, facts: Any = None, *, step: str = "", payload: bytes | None = b"") -> Record:
@@ -63,7 +63,7 @@ REFUND = {"handler": "refund", "kwargs": {"id": "c1"}}
         ),
         (
             Ev.STEP_COMMITTED,
-            {"call": {"tool": "look", "semantics": "REVERSIBLE"}, "arguments": {"q": "x"}},
+            {"call": {"tool": "look", "semantics": "REVERSIBLE"}, "args": {"q": "x"}},
             "look [abcdefgh] (REVERSIBLE: q='x') took effect",
         ),
         (
@@ -187,7 +187,7 @@ def test_every_kind_of_record_has_its_sentence() -> None:
         "text",
         7,
         None,
-        {"call": 1, "arguments": [], "inverse": 3, "about": "x", "path": 7, "scope": [1, None]},
+        {"call": 1, "args": [], "inverse": 3, "about": "x", "path": 7, "scope": [1, None]},
         {"call": {"tool": 1}, "error": {"type": 1, "message": []}, "unsettled": 3, "kwargs": 1},
         {"inverse": {"kwargs": 1, "handler": {}}, "error": "text", "about": {"by": []}},
     ],
@@ -220,7 +220,7 @@ def test_no_text_of_the_log_can_steer_a_terminal() -> None:
 
 
 def test_long_arguments_are_cut() -> None:
-    facts = CALL | {"arguments": {f"a{n}": "x" * 1000 for n in range(1000)}}
+    facts = CALL | {"args": {f"a{n}": "x" * 1000 for n in range(1000)}}
     assert len(sentence(Ev.STEP_INTENT, facts)) < 300
 
 

@@ -252,7 +252,7 @@ def test_a_call_is_judged_again_before_a_further_attempt(gated, world):
     assert saga.report.clean
 
 
-@pytest.mark.guarantee("REFUSE-3")
+@pytest.mark.guarantee("GATE-2")
 @pytest.mark.parametrize("is_async", [False, True])
 def test_arguments_that_change_after_the_verdict_are_not_used(gated, world, is_async):
     kit = gated(Rule("big", lambda view: view.arguments["order"]["amount"] > 1000))

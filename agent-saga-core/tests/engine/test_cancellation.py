@@ -118,6 +118,7 @@ def test_a_cancelled_step_with_a_disk_is_undone(tmp_path, fast, world, turns):
     wal.close()
 
 
+@pytest.mark.guarantee("CANCEL-1")
 def test_a_cancelled_tool_that_gave_no_answer_is_never_clean_without_a_prober(kit, world):
     async def pay(amount):
         world.charge(amount)

@@ -288,6 +288,7 @@ def test_an_ending_that_cannot_be_recorded_disturbs_nobody(kit, gate, world, slo
     wait_for(lambda: not saga._scope.saga.in_flight)
 
 
+@pytest.mark.guarantee("PROBE-1")
 def test_a_prober_s_no_is_waited_out_after_a_timeout(kit, world):
     """The prober says no while the effect is still on its way; only the later answer counts."""
     asked = []
@@ -313,3 +314,29 @@ def test_a_prober_s_no_is_waited_out_after_a_timeout(kit, world):
     assert world.amounts == [5]
     assert world.standing == []
     assert caught.value.report.clean
+
+
+def test_a_late_answer_does_not_answer_for_an_attempt_before_it(kit, world, gate):
+    """The first attempt's answer was lost; that the second one failed says nothing about it."""
+    calls = []
+
+    def pay(amount):
+        calls.append(amount)
+        if len(calls) == 1:
+            raise ConnectionError("lost")
+        gate.go.wait(20)
+        raise ValueError("refused")
+
+    tool = kit.safe_tool(
+        pay,
+        "COMPENSABLE",
+        timeout=0.2,
+        prober=lambda args: NotApplied(),
+        retry=RetryPolicy(1, base_delay=0, retry_on=ConnectionError),
+        settle_after=60,
+    )
+    with pytest.raises(CommittedUnsettled), kit.transaction() as saga:
+        with pytest.raises(StepTimeout):
+            tool(5)
+        gate.go.set()
+        wait_for(lambda: not saga._scope.saga.in_flight)

@@ -193,7 +193,6 @@ for run in range(5):
 """
 
 
-@pytest.mark.guarantee("WRITERS-1")
 def test_several_processes_share_one_log_and_each_undoes_its_own(tmp_path):
     import sqlite3
 

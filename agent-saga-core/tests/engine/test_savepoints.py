@@ -22,6 +22,7 @@ from agent_saga import (
     SagaUnwinding,
     saga_scope,
 )
+from agent_saga_testing.waiting import until
 
 
 class Boom(Exception):
@@ -154,8 +155,7 @@ def test_a_late_arrival_in_a_savepoint_that_was_given_up_is_never_clean(kit, wor
         with contextlib.suppress(SagaAborted), saga.savepoint("inner"):
             tool(5)
         go.set()
-        while not world.charges:
-            pass
+        until(lambda: world.charges)
     assert world.standing == ["ch1"]
     assert not caught.value.report.clean
 
@@ -180,8 +180,7 @@ def test_the_outer_failure_undoes_a_late_arrival_of_a_savepoint_that_was_given_u
             orphan(1)
             tool(5)
         go.set()
-        while len(world.charges) < 2:
-            pass
+        until(lambda: len(world.charges) == 2)
         raise Boom
     assert world.standing == ["ch1"]
     assert not caught.value.report.clean
@@ -241,8 +240,7 @@ def test_a_halt_does_not_hide_that_an_inverse_was_run(kit, world):
                 raise Boom
             slowly(2)
         go.set()
-        while len(world.charges) < 2:
-            pass
+        until(lambda: len(world.charges) == 2)
         raise Boom
     assert runs == ["ch1", "ch2"]
     assert not caught.value.report.clean

@@ -7,6 +7,7 @@ import pytest
 from agent_saga import (
     CommittedUnsettled,
     Compensation,
+    ConfigurationError,
     NotApplied,
     OutcomeUnknown,
     RetryPolicy,
@@ -237,7 +238,7 @@ def test_an_argument_error_before_the_body_costs_nobody_a_case(mode, kit, world)
     assert world.charges == []
 
 
-@pytest.mark.guarantee("ARGS-2")
+@pytest.mark.guarantee("ARGS-1")
 def test_a_type_error_from_inside_the_body_is_unknown(mode, kit, world):
     def inner(amount):
         world.charge(amount)
@@ -555,3 +556,111 @@ def test_execute_without_named_arguments_never_gets_another_call_s_result(mode, 
 
     mode.attempt(kit, body)
     assert world.amounts == [1]
+
+
+# --- idempotent tools and their windows -----------------------------------------------------------
+
+
+def test_a_window_counts_from_the_first_use_of_the_key(mode, kit, world, clock):
+    def lost(amount):
+        world.charge(amount)
+        raise RuntimeError("the answer was lost")
+
+    tool = kit.safe_tool(mode.fn(lost), "COMPENSABLE", idempotent=True, window=10)
+
+    async def body(saga):
+        for _ in range(2):
+            with pytest.raises(RuntimeError):
+                await mode.call(tool, 5)
+            clock.advance(6)
+        with pytest.raises(OutcomeUnknown):
+            await mode.call(tool, 5)
+
+    mode.attempt(kit, body)
+    assert world.amounts == [5, 5]
+
+
+def test_a_window_that_closes_during_a_pause_ends_the_attempts(mode, kit, world, clock):
+    def lost(amount):
+        world.charge(amount)
+        raise RuntimeError("the answer was lost")
+
+    policy = RetryPolicy(5, base_delay=0.0)
+    tool = kit.safe_tool(mode.fn(lost), "COMPENSABLE", idempotent=True, window=10, retry=policy)
+    clock.step = 4.0
+
+    async def body(saga):
+        with pytest.raises(RuntimeError):
+            await mode.call(tool, 5)
+
+    mode.attempt(kit, body)
+    assert 1 <= len(world.charges) < 4
+
+
+def test_a_durable_step_is_durable_before_its_caller_sees_the_result(mode, tmp_path, fast, world):
+    from agent_saga import AgentKit, FileWAL
+
+    wal = FileWAL(tmp_path / "log")
+    kit = AgentKit("durable", wal=wal, settings=fast)
+    tool = kit.safe_tool(mode.fn(world.charge), "COMPENSABLE", commit="durable")
+
+    async def body(saga):
+        await mode.call(tool, 5)
+        events = [r.event for r in FileWAL(tmp_path / "log").read_all()]
+        assert "STEP_COMMITTED" in events
+        assert wal.synced >= events.index("STEP_COMMITTED") + 1
+
+    assert mode.attempt(kit, body) is None
+    wal.close()
+
+
+class Clock:
+    """Stands still, or goes on by a step at every look."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.step = 0.0
+
+    def advance(self, seconds):
+        self.now += seconds
+
+    def monotonic(self):
+        self.now += self.step
+        return self.now
+
+    def now_us(self):
+        return int(self.now * 1_000_000)
+
+
+@pytest.fixture
+def clock(kit):
+    clock = Clock()
+    kit.runtime.engine().clock = clock
+    return clock
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"max_retries": -1},
+        {"max_retries": 1.5},
+        {"max_retries": True},
+        {"backoff_type": "random"},
+        {"base_delay": -1},
+        {"base_delay": float("nan")},
+        {"max_delay": float("inf")},
+        {"max_delay": "5"},
+        {"retry_on": "ValueError"},
+        {"exclude_exceptions": (ValueError, 5)},
+    ],
+)
+def test_a_policy_that_cannot_work_is_refused(arguments):
+    with pytest.raises(ConfigurationError):
+        RetryPolicy(**arguments)
+
+
+def test_the_pauses_of_a_policy():
+    linear = RetryPolicy(9, "linear", base_delay=1.0, max_delay=3.5)
+    assert [linear.delay(n) for n in (1, 2, 3, 4, 9)] == [1.0, 2.0, 3.0, 3.5, 3.5]
+    doubling = RetryPolicy(9, "exponential", base_delay=1.0, max_delay=10.0)
+    assert [doubling.delay(n) for n in (1, 2, 3, 4, 5, 9999)] == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]

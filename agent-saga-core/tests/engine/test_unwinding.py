@@ -404,7 +404,6 @@ ANSWERS = {
 }
 
 
-@pytest.mark.guarantee("PROBE-1")
 @pytest.mark.parametrize("lost", [RuntimeError, ConnectionError])
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_what_a_prober_says_settles_an_unknown_step(mode, kit, world, answer, lost):
@@ -435,6 +434,7 @@ def test_what_a_prober_says_settles_an_unknown_step(mode, kit, world, answer, lo
     assert (world.standing == []) is settles
 
 
+@pytest.mark.guarantee("PROBE-1")
 def test_a_committing_boundary_does_not_believe_a_no_that_is_not_final(mode, kit, world):
     def pay(amount):
         raise ConnectionError("the answer was lost")
@@ -482,6 +482,7 @@ def test_what_the_author_lists_is_no_answer(mode, kit):
     assert isinstance(mode.attempt(kit, body), CommittedUnsettled)
 
 
+@pytest.mark.guarantee("PROBE-1")
 def test_one_attempt_without_an_answer_keeps_the_step_from_being_answered(mode, kit):
     from agent_saga import RetryPolicy
 

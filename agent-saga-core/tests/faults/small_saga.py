@@ -234,7 +234,7 @@ class SmallSaga:
     def announced_first(self) -> None:
         """Every effect has an intent that was durable before, every inverse an announcement."""
         steps = {
-            record.data["arguments"]["step"]: record
+            record.data["args"]["step"]: record
             for record in self.records
             if record.event == "STEP_INTENT"
         }

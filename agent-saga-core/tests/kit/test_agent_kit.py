@@ -286,7 +286,7 @@ def test_every_asynchronous_form_of_a_saga_runs_inside_its_boundary(memory, agen
     assert asyncio.run(saga(agent)()) is True
 
 
-@pytest.mark.guarantee("FORM-3")
+@pytest.mark.guarantee("FORM-1")
 def test_a_saga_that_returns_an_awaitable_is_not_taken_for_done(memory):
     ran = []
 

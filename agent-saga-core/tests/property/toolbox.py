@@ -145,7 +145,8 @@ def _prober(spec: Spec) -> Any:
 
 def _reconciler(spec: Spec) -> Any:
     def observe(result: Any) -> object:
-        return world().observe(spec.reconciler, (result or {}).get("effect", 0))
+        seen = result or {"label": 0, "effect": 0}
+        return world().observe(spec.reconciler, seen["label"], seen["effect"])
 
     return observe
 

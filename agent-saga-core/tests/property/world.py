@@ -66,6 +66,8 @@ class World:
         self._undone: dict[str, int] = {}
         self._spent: set[str] = set()
         self._gone: set[int] = set()
+        self._effects: dict[int, list[int]] = {}
+        self._mixed: set[int] = set()
 
     def note(
         self, what: str, label: int, key: str, *, call: int = 0, effect: int = 0, error: str = ""
@@ -148,6 +150,7 @@ class World:
                 return self._applied[key]
             effect = self._numbers()
             self._applied[key] = effect
+            self._effects.setdefault(label, []).append(effect)
             self.note("applied", label, key, call=call, effect=effect)
             return effect
 
@@ -155,10 +158,19 @@ class World:
         with self._lock:
             if idempotent and key in self._undone:
                 return self._undone[key]
+            effect = effect or self._meant(label)
             self._undone[key] = effect
             self._gone.add(effect)
             self.note("undone", label, key, call=call, effect=effect)
             return effect
+
+    def _meant(self, label: int) -> int:
+        """The effect that an inverse means which was only given the arguments; 0 when unclear."""
+        left = [effect for effect in self._effects.get(label, ()) if effect not in self._gone]
+        if len(left) == 1:
+            return left[0]
+        self._mixed.add(label)
+        return 0
 
     # --- observers -------------------------------------------------------------------------------
 
@@ -179,13 +191,13 @@ class World:
                 return NotApplied("its key was spent", final=True)
             return NotApplied("not there")
 
-    def observe(self, kind: str, effect: int) -> object:
+    def observe(self, kind: str, label: int, effect: int) -> object:
         """Answer as a reconciler; what it says is true at this moment."""
         if kind == "raises":
             raise RuntimeError("the reconciler failed")
-        if kind == "cannot" or not effect:
-            return Observation()
         with self._lock:
+            if kind == "cannot" or not effect or label in self._mixed:
+                return Observation()
             return Observation(effect in self._gone)
 
     # --- the end ---------------------------------------------------------------------------------

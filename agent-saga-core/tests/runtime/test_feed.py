@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
 
+from agent_saga import AgentKit
 from agent_saga.domain.records import Ev
 from agent_saga.runtime.feed import feed_of
+from agent_saga.wal.base import BaseWAL
 from agent_saga.wal.memory import MemoryWAL
 
 
@@ -41,3 +45,15 @@ def test_plugins_are_told_once_however_many_kits_share_a_log(wal: Any) -> None:
     wal.barrier_sync()
     assert feed_of(wal).stream.flush()
     assert seen.count(Ev.SAGA_BEGIN) == 1
+
+
+def test_a_log_that_nobody_uses_any_more_goes() -> None:
+    def used() -> weakref.ref[BaseWAL]:
+        kit = AgentKit("gone", wal="memory:")
+        with kit.transaction():
+            pass
+        return weakref.ref(kit.runtime.wal)
+
+    log = used()
+    gc.collect()
+    assert log() is None

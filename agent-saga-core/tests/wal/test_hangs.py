@@ -35,7 +35,7 @@ def points() -> list[tuple[str, int]]:
 def test_a_hang_at_any_call_ends_no_wait_of_anybody_else(tmp_path: Path, name: str, nth: int):
     port = FaultyPort()
     hang = port.hang(name, nth=nth)
-    log = FileWAL(tmp_path / "log", port=port, stall_after=0.1, mark_after=3600)
+    log = FileWAL(tmp_path / "log", port=port, stall_after=0.05, mark_after=3600)
     confirmed: list[int] = []
     ended: list[BaseException | None] = []
 
@@ -48,7 +48,8 @@ def test_a_hang_at_any_call_ends_no_wait_of_anybody_else(tmp_path: Path, name: s
 
     thread = threading.Thread(target=caller)
     thread.start()
-    thread.join(1.0)
+    while thread.is_alive() and not hang.reached.is_set():
+        thread.join(0.01)
     others = threading.Thread(target=somebody_else, args=(log,))
     others.start()
     others.join(60)
@@ -66,6 +67,6 @@ def test_a_hang_at_any_call_ends_no_wait_of_anybody_else(tmp_path: Path, name: s
 
 def somebody_else(log: FileWAL) -> None:
     with contextlib.suppress(WALError):
-        log.wait_durable(log.append("STEP_UNKNOWN"), 0.2)
+        log.wait_durable(log.append("STEP_UNKNOWN"), 0.05)
     with contextlib.suppress(WALError):
         log.drain()

@@ -6,6 +6,7 @@ prefix of its changes. The log runs on it, and is read from what a random loss l
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import random
 from pathlib import Path
@@ -21,9 +22,9 @@ from agent_saga_testing.power import PowerLossPort, keep_everything, lose_everyt
 
 pytestmark = pytest.mark.property
 
-RUNS = 40
+RUNS = 30
 LOSSES = 8
-FLIPS = 15
+FLIPS = 10
 
 
 class Run:
@@ -34,17 +35,21 @@ class Run:
         self.root = root
         self.disk = PowerLossPort(root, page=self.chance.choice([512, 4096]))
         self.faults = FaultyPort(self.disk)
+        self.log = FileWAL(root / "log", port=self.faults, mark_after=0.001)
         self.written: dict[int, int] = {}
         self.confirmed = 0
 
     def go(self) -> None:
         """Append, drain, wait; now and then the disk fails on the way."""
-        log = FileWAL(self.root / "log", port=self.faults, mark_after=0.001)
-        try:
+        with contextlib.suppress(WALError):
             for number in range(self.chance.randrange(1, 120)):
-                self.one(log, number)
-        except WALError:
-            return
+                self.one(self.log, number)
+
+    def end(self) -> None:
+        """Close the log, once nobody looks at the disk any more."""
+        self.faults.heal()
+        with contextlib.suppress(WALError):
+            self.log.close()
 
     def one(self, log: FileWAL, number: int) -> None:
         if self.chance.random() < 0.02:
@@ -82,6 +87,7 @@ def test_a_power_loss_takes_nothing_that_was_confirmed(tmp_path, seed):
         left = tmp_path / f"left {number}"
         run.disk.materialise(left, choose)
         check(run, left / "log")
+    run.end()
 
 
 def check(run: Run, log: Path) -> None:
@@ -108,6 +114,7 @@ def test_damage_of_what_was_confirmed_is_loud_after_a_power_loss_too(tmp_path, s
     once = [r for r in found if r.seq <= highest and copies(left, r) == 1]
     for record in run.chance.sample(once, min(FLIPS, len(once))):
         flip(run, left, record)
+    run.end()
 
 
 def flip(run: Run, left: Path, record: Record) -> None:

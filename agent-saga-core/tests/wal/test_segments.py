@@ -263,8 +263,9 @@ def test_a_disk_that_cannot_be_written_to_is_said_at_the_first_record(open_log):
 
 
 def test_an_allocation_that_hangs_does_not_hang_the_intents(open_log):
-    log, port = begun(open_log, stall_after=0.2)
+    log, port = begun(open_log)
     wait_for_spares(log)
+    log._segments._stall_after = 0.2
     hang = port.hang("fallocate")
     with pytest.raises(WALError):
         while True:

@@ -17,11 +17,13 @@ from agent_saga_testing.faults import FOR_EVER, FaultyPort
 
 
 def begun(open_log: Callable[..., FileWAL], **options: object) -> tuple[FileWAL, FaultyPort]:
-    """A log that has its first records durable, and its port."""
+    """A log that has its first records durable, and its port; only later waits are short."""
     port = FaultyPort()
+    stall_after = options.pop("stall_after", 30.0)
     log = open_log(port=port, **options)
     log.append("STEP_INTENT")
     log.barrier_sync()
+    log.stall_after = log._waiters.stall_after = stall_after
     return log, port
 
 
@@ -225,7 +227,7 @@ def test_a_drain_behind_a_write_that_hangs_is_bounded(open_log):
         log.barrier_sync()
     hang.release()
     stuck.join()
-    log.barrier_sync()
+    log.wait_durable(log.seq, 60)
 
 
 def test_closing_is_bounded_and_keeps_the_lock_while_a_write_may_still_land(open_log):
@@ -260,9 +262,9 @@ def test_an_intent_is_refused_when_the_disk_is_behind(open_log, look, policy):
         log.append("STEP_INTENT")
     assert log.seq == seq
     release()
-    log.barrier_sync()
+    log.wait_durable(log.seq, 60)
     log.append("STEP_INTENT")
-    log.barrier_sync()
+    log.wait_durable(log.seq, 60)
     assert [r.event for r in look()[0]].count("STEP_INTENT") == 2
 
 
@@ -272,7 +274,7 @@ def test_how_things_ended_is_never_refused(open_log, look, policy):
     for event in ("STEP_COMMITTED", "STEP_UNKNOWN", "SAGA_UNWINDING", "STEP_COMPENSATING"):
         log.append(event)
     release()
-    log.barrier_sync()
+    log.wait_durable(log.seq, 60)
     assert look()[0][-1].event == "STEP_COMPENSATING"
 
 
@@ -282,7 +284,7 @@ def test_only_drop_silent_drops_and_only_observations(open_log, look):
     assert log.append("STEP_ATTEMPT") == seq
     assert log.counters.dropped == 1
     release()
-    log.barrier_sync()
+    log.wait_durable(log.seq, 60)
     assert "STEP_ATTEMPT" not in [r.event for r in look()[0]]
 
 

@@ -19,7 +19,12 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["note", "printable", "say", "say_json", "table"]
+__all__ = ["counted", "note", "printable", "say", "say_json", "table"]
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number and its noun, in the plural where there is not just one."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def printable(value: object) -> str:

@@ -145,7 +145,7 @@ def _intent(tool: str, facts: Facts) -> str:
 
 
 def _arguments(facts: Facts) -> str:
-    arguments = facts.get("arguments")
+    arguments = facts.get("args")
     if not isinstance(arguments, Mapping) or not arguments:
         return ""
     return f": {_pairs(arguments)}"
@@ -260,6 +260,8 @@ _TELLERS: Final[dict[str, Callable[[str, Facts], str]]] = {
     Ev.SAGA_BEGIN: _saga("The boundary began"),
     Ev.SAGA_CLAIM: _claim,
     Ev.SAGA_CLOSED: _closed("The case was closed"),
+    Ev.SAGA_SUSPENDED: _saga("The saga was suspended"),
+    Ev.SAGA_RESUMED: _saga("The saga was resumed"),
     Ev.SAGA_RELEASED: _saga("The saga was left to recovery"),
     Ev.SAGA_UNWINDING: _unwinding,
     Ev.SAGA_COMMITTED: _saga_committed,

@@ -111,12 +111,19 @@ def _list(saga: Saga, report: RollbackReport) -> None:
             saga.engine.metrics.count(UNSETTLED_STEPS)
         elif step.state is StepState.COMPENSATED:
             report.compensated.append(step.line("undone in a savepoint"))
+        elif _needs_no_undoing(step):
+            report.left.append(step.line("nothing to undo in its savepoint"))
         elif step.state is StepState.COMMITTED and step.scope.fenced:
             report.unsettled.append(step.line("took effect after its savepoint had been undone"))
         elif step.state is StepState.KEPT:
             report.kept.append(
                 step.line(f"approved by {step.approved_by}; its savepoint was undone")
             )
+
+
+def _needs_no_undoing(step: Step) -> bool:
+    inverse = step.compensation
+    return step.scope.fenced and inverse is not None and bool(inverse.nothing)
 
 
 def _why(step: Step) -> str:

@@ -110,6 +110,11 @@ def evidence(error: BaseException | None) -> str:
     return f"{type(error).__name__} is declared harmless, or came before the effect"
 
 
+def may_fall_back(error: BaseException, *, harmless: bool) -> bool:
+    """Say whether a fallback may run in the same step: only if no attempt had an effect."""
+    return harmless and isinstance(error, Exception)
+
+
 def may_retry(
     policy: RetryPolicy, error: BaseException, kind: Kind, *, repeats_safely: bool
 ) -> bool:

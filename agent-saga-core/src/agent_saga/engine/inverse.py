@@ -54,9 +54,10 @@ class Attempt:
         handler: the registered handler, or None when only a function of this process is known.
         form, kwargs, key: the call and its idempotency key.
         error: how the last attempt ended.
+        over: a call that was given up while it ran has ended since.
     """
 
-    __slots__ = ("error", "form", "handler", "inverse", "key", "kwargs", "step")
+    __slots__ = ("error", "form", "handler", "inverse", "key", "kwargs", "over", "step")
 
     def __init__(self, step: Step, inverse: Compensation) -> None:
         self.step = step
@@ -75,6 +76,7 @@ class Attempt:
         if self.form.takes_key:
             self.kwargs.setdefault("idempotency_key", self.key)
         self.error: BaseException | None = None
+        self.over = False
         if step.undo_since is None:
             step.undo_since = step.scope.saga.engine.clock.monotonic()
 
@@ -97,10 +99,16 @@ class Attempt:
             self.kwargs,
             is_async=self.form.is_async,
             timeout=bound,
+            late=self._ended_late,
             pooled=own is not None or timing.undo_bounded,
             loop_free=True,
             what=f"the inverse of {self.step.tool.name}",
         )
+
+    def _ended_late(self, ending: Ending) -> None:
+        """Note that a call which was given up has ended; from now on it can be judged."""
+        self.step.ended_at = self.step.scope.saga.engine.clock.monotonic()
+        self.over = True
 
 
 def _arguments(inverse: Compensation) -> dict[str, Any]:
@@ -186,6 +194,7 @@ def _after_failure(  # noqa: PLR0911 - each way an attempt can end is one line
         )
         return Undone.COMPENSATED
     if ending.running:
+        step.undo_left = attempt
         return _unknown(step, error, running=True)
     if seen.reversed_ is False and returned:
         return _known_not_applied(step, attempt, error)
@@ -244,6 +253,8 @@ def tried_before(step: Step, inverse: Compensation) -> Protocol[Undone | None]:
         return None
     attempt = Attempt(step, inverse)
     seen = yield from _observed(step, attempt)
+    if seen.reversed_ is not True and _still_runs(step):
+        return Undone.UNKNOWN
     if seen.reversed_ is False and not _inverse_quiet(step):
         yield Sleep(_inverse_remaining(step))
         seen = yield from _observed(step, attempt)
@@ -257,6 +268,11 @@ def tried_before(step: Step, inverse: Compensation) -> Protocol[Undone | None]:
     if attempt.repeats_safely():
         return None
     return Undone.FAILED if step.state is StepState.COMPENSATION_FAILED else Undone.UNKNOWN
+
+
+def _still_runs(step: Step) -> bool:
+    """Say whether an earlier call of the inverse, which was given up, has not ended yet."""
+    return step.undo_left is not None and not step.undo_left.over
 
 
 def _inverse_remaining(step: Step) -> float:

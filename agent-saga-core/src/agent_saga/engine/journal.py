@@ -155,7 +155,7 @@ def _call_fields(step: Step) -> tuple[dict[str, Fragment], bool]:
         fields["n"] = count(int(step.key[-1]))
     if step.scope.path:
         fields["scope"] = literal(list(step.scope.path))
-    fields["arguments"] = arguments
+    fields["args"] = arguments
     if not faithful:
         fields["mac"] = literal(_b64(step.mac))
     return fields, faithful
@@ -181,7 +181,7 @@ def recorded_mac(facts: Mapping[str, Any], salt: bytes) -> bytes:
     text = facts.get("mac")
     if isinstance(text, str):
         return urlsafe_b64decode(f"{text}==")
-    return mac(salt, facts.get("arguments"))
+    return mac(salt, facts.get("args"))
 
 
 def refused(step: Step, rule: str, reason: str) -> int:
@@ -277,7 +277,7 @@ def unknown(step: Step, ending: str) -> int:
             "ending": ending,
             "error": error_text(step.error),
             "running": step.running,
-            "answered": step.answered,
+            "answered": step.answered and not step.running,
         }
     )
     return _ending(step, Ev.STEP_UNKNOWN, payload)

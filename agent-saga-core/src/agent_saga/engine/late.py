@@ -100,7 +100,8 @@ def _failed_late(step: Step, form: Form, ending: Ending) -> None:
         return
     step.error = error
     step.ended_at = step.scope.saga.engine.clock.monotonic()
-    step.answered = answered(error, step.tool.no_answer_on, running=False)
+    last = answered(error, step.tool.no_answer_on, running=False)
+    step.answered = step.answered and last
     kind = kind_of(step, form, ending, step.args, step.kwargs)
     if kind is Kind.NOT_APPLIED and step.state is StepState.UNKNOWN:
         journal.not_applied(step, "tool, late", evidence(error), final=True)

@@ -24,7 +24,7 @@ from agent_saga.domain import identity
 from agent_saga.domain.lifecycle import StepState
 from agent_saga.engine import journal, late
 from agent_saga.engine.derive import called
-from agent_saga.engine.endings import Kind, answered, evidence, kind_of, may_retry
+from agent_saga.engine.endings import Kind, answered, evidence, kind_of, may_fall_back, may_retry
 from agent_saga.engine.judging import asked, changed, judged, judged_again
 from agent_saga.engine.outcome import applied, record_inverse_problem
 from agent_saga.engine.requests import (
@@ -306,7 +306,7 @@ def _attempts(step: Step, *, harmless: bool) -> Protocol[Outcome]:
         if not may_retry(policy, error, kind, repeats_safely=repeats_safely(step)):
             break  # the window closed during the pause
         number += 1
-    if tool.fallback is not None and harmless and isinstance(error, Exception):
+    if tool.fallback is not None and may_fall_back(error, harmless=harmless):
         return (yield from _fallback(step, tool.fallback, error))
     return (yield from _ended(step, error, Kind.NOT_APPLIED if harmless else Kind.UNKNOWN))
 
@@ -314,7 +314,7 @@ def _attempts(step: Step, *, harmless: bool) -> Protocol[Outcome]:
 def _note(step: Step, ending: Ending) -> None:
     step.error = ending.error
     step.running = ending.running
-    if ending.started:
+    if ending.started and not ending.running:  # what still runs is folded in when it arrives
         last = answered(ending.error, step.tool.no_answer_on, running=ending.running)
         step.answered = step.answered and last
     step.ended_at = step.scope.saga.engine.clock.monotonic()
@@ -388,6 +388,6 @@ def _ended(step: Step, error: BaseException, kind: Kind) -> Protocol[Outcome]:
 def _ending_name(step: Step) -> str:
     if isinstance(step.error, StepTimeout):
         return "timeout"
-    if step.answered:
+    if step.answered and not step.running:
         return "exception"
     return "no answer"

@@ -24,6 +24,7 @@ from agent_saga.errors import one_line
 
 if TYPE_CHECKING:
     from agent_saga.engine.forms import Form
+    from agent_saga.engine.inverse import Attempt
     from agent_saga.engine.requests import Ending
     from agent_saga.engine.saga import Scope
     from agent_saga.engine.tool import Tool
@@ -47,6 +48,7 @@ class Step(Struct, eq=False):
         first_at: when its key was first used, from which an idempotency window counts; or None.
         in_flight, running: see the rules of this part.
         undo_since: the monotonic time at which its inverse was first tried, or None.
+        undo_left: the attempt at its inverse that was given up while it ran, or None.
         approved_by, approved_rules: who let the effect through, and under which rules.
         named: the caller named the arguments.
         keyed: its caller gave it a key, and may ask for its result again.
@@ -92,6 +94,7 @@ class Step(Struct, eq=False):
     spent: bool = False
     via: str = identity.FORWARD
     undo_since: float | None = None
+    undo_left: Attempt | None = None
     replayable: bool = True
     waiters: list[Callable[[], None]] | None = None
 
@@ -128,6 +131,7 @@ class Step(Struct, eq=False):
         self.spent = False
         self.answered = True
         self.first_at = None
+        self.undo_since = self.undo_left = None
 
     def retake(self, call: Invocation) -> None:
         """Run again as this step: from now on it belongs to where the new call was made."""

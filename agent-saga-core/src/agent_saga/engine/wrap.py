@@ -205,7 +205,7 @@ class SagaTool(Generic[P, R]):
     def _outside(self, owner: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         tool = self.tool
         refuse_while_importing(f"calling {tool.name}")
-        policy = tool.outside or ("refuse" if tool.irreversible else self._default_outside())
+        policy = self._outside_policy()
         if policy == "refuse":
             raise NoBoundary(
                 f"{tool.name} was called outside any boundary; it did not run.",
@@ -224,6 +224,10 @@ class SagaTool(Generic[P, R]):
         if tool.form.takes_key and "idempotency_key" not in kwargs:
             kwargs = {**kwargs, "idempotency_key": os.urandom(32).hex()}
         return tool.fn(*owner, *args, **kwargs)
+
+    def _outside_policy(self) -> str:
+        tool = self.tool
+        return tool.outside or ("refuse" if tool.irreversible else self._default_outside())
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """Bind the tool to an instance when it is defined as a method."""

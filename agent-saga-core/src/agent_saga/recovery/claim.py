@@ -31,13 +31,13 @@ from agent_saga.domain.records import Ev
 from agent_saga.engine.ports import Engine
 from agent_saga.errors import AgentSagaError, ClaimRefused, RecoveryError, StateError
 from agent_saga.recovery.calls import running_calls
-from agent_saga.recovery.survey import Found, look
+from agent_saga.recovery.survey import Found, look, read_again
 from agent_saga.state.base import StateStore, one
 from agent_saga.state.claims import Claim, claim_key, clear, raise_epoch, rebuild, release
 from agent_saga.state.document import Doc
 from agent_saga.wal.encoding import masked
 from agent_saga.wal.file import FileWAL
-from agent_saga.wal.takeover import DeadWriter, dead_writer, sync_writer
+from agent_saga.wal.takeover import DeadWriter, dead_writer, dead_writers, sync_writer
 
 Check = Callable[[Found], object]
 
@@ -79,7 +79,13 @@ class Claimed(NamedTuple):
 
 @contextlib.contextmanager
 def claimed(
-    place: Place, saga: str, *, reason: str, by: str, check: Check | None = None
+    place: Place,
+    saga: str,
+    *,
+    reason: str,
+    by: str,
+    check: Check | None = None,
+    found: Found | None = None,
 ) -> Iterator[Claimed]:
     """Take a saga over for the length of the block; the dead owner's lock is held meanwhile.
 
@@ -90,7 +96,9 @@ def claimed(
         saga: the saga's id.
         reason: "recover", "resume", "undo" or "operator", for the record.
         by: who claims it.
-        check: looks at the saga before anything is taken, and raises to refuse.
+        check: looks at the saga before anything is taken, and again before the claim is recorded;
+            raises to refuse.
+        found: the saga as a survey found it; the log is read for it when not given.
 
     Raises:
         ClaimRefused: its owner lives, a call of it still runs, or somebody else was faster.
@@ -98,12 +106,15 @@ def claimed(
     """
     with contextlib.ExitStack() as held:
         held.enter_context(_alone(saga))
-        found = _found(place, saga)
+        if found is None:
+            found = _found(place, saga)
+        proved = ""
         if check is not None:
             check(found)
         if found.view.state in OWNED:
             held.enter_context(_dead_owner(place, found))
-        _check_calls_ended(place, found)
+            proved = found.effective.owner
+        _check_calls_ended(place, found, proved)
         epoch = _raised(place, found)
         try:
             found = _read_to_the_end(place, found, epoch)
@@ -146,7 +157,8 @@ def give_back(place: Place, claim: Claimed) -> None:
 
 
 def _found(place: Place, saga: str) -> Found:
-    found = look(place.wal.path, saga)
+    path = place.wal.path
+    found = look(path, saga, dead=dead_writers(path, place.wal.port))
     if found is None:
         raise ClaimRefused(
             f"The log has no saga {saga!r}.", fix="agent-saga list shows the sagas it has."
@@ -182,8 +194,10 @@ def _let_go(place: Place, saga: str, epoch: int) -> None:
         log.warning("that saga %s was released could not be recorded", saga, exc_info=True)
 
 
-def _check_calls_ended(place: Place, found: Found) -> None:
+def _check_calls_ended(place: Place, found: Found, proved_dead: str) -> None:
     for tool, writer in running_calls(found).values():
+        if writer == proved_dead:
+            continue
         dead = dead_writer(place.wal.path, writer, place.wal.port)
         if dead is None:
             raise ClaimRefused(
@@ -266,7 +280,7 @@ def _read_to_the_end(place: Place, found: Found, epoch: int) -> Found:
         if writer != place.wal.writer:
             sync_writer(place.wal.path, writer, place.wal.port)
     place.wal.drain()
-    again = _found(place, found.id)
+    again = read_again(place.wal.path, found, place.wal.port)
     if again.effective.epoch != found.effective.epoch or set(again.writers) - set(found.writers):
         raise ClaimRefused(f"Saga {found.id} changed hands while it was being claimed.")
     return again

@@ -38,7 +38,7 @@ from agent_saga.recovery.recover import (
     unsettled,
 )
 from agent_saga.recovery.survey import Found, Survey, survey
-from agent_saga.wal.takeover import dead_writer
+from agent_saga.wal.takeover import dead_writer, dead_writers
 
 _LONGEST_PAUSE: Final = 3600.0
 
@@ -112,6 +112,7 @@ class Daemon:
         self._told = list(told)
         self._known: set[str] = set()
         self._dead_since: dict[tuple[str, str, int], float] = {}
+        self._dead: frozenset[str] = frozenset()
         self._again: dict[str, _Again] = {}
         self._stop = threading.Event()
 
@@ -124,7 +125,8 @@ class Daemon:
         Raises:
             WALError: the directory as a whole is no log that can be read.
         """
-        found = survey(self.path)
+        self._dead = dead_writers(self.path, known=self._dead)
+        found = survey(self.path, dead=self._dead)
         self._forget_all_but(found)
         for saga in found.sagas.values():
             with contextlib.suppress(Exception):  # it is told when the saga's turn comes

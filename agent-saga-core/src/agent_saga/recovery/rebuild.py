@@ -104,7 +104,7 @@ def _new_step(
 ) -> Step:
     path = _path(facts.get("scope"))
     key = recorded_key(facts)
-    recorded = facts.get("arguments")
+    recorded = facts.get("args")
     arguments = recorded if isinstance(recorded, dict) else {}
     step = Step(
         _scope(saga, scopes, path),
@@ -182,7 +182,7 @@ def _prober(engine: Engine, facts: Facts) -> Handler | None:
 
 def _arguments_known(facts: Facts) -> bool:
     """Whether the log holds the arguments of a call as they were; masked ones have a MAC beside."""
-    return isinstance(facts.get("arguments"), Mapping) and "mac" not in facts
+    return isinstance(facts.get("args"), Mapping) and "mac" not in facts
 
 
 def _not_here() -> None:

@@ -128,7 +128,9 @@ def recover_one(place: Place, found: Found, *, by: str, dead_since: float) -> Re
     """
     name = found.view.name
     try:
-        with claimed(place, found.id, reason="recover", by=by) as claim:
+        with claimed(
+            place, found.id, reason="recover", by=by, check=_check_open, found=found
+        ) as claim:
             return _acted(place, claim, dead_since)
     except ClaimRefused as refusal:
         return Recovered(found.id, name, ELSEWHERE, refusal.message)
@@ -138,6 +140,12 @@ def recover_one(place: Place, found: Found, *, by: str, dead_since: float) -> Re
     except Exception as error:
         log.exception("saga %s could not be recovered", found.id)
         return Recovered(found.id, name, FAILED, f"{type(error).__name__}: {error}")
+
+
+def _check_open(found: Found) -> None:
+    """Refuse what ended by itself between the survey and the claim."""
+    if not (recoverable(found) or unsettled(found)):
+        raise ClaimRefused(f"Saga {found.id} has ended meanwhile.")
 
 
 def _acted(place: Place, claim: Claimed, dead_since: float) -> Recovered:

@@ -9,6 +9,8 @@ Rules of this part:
   case, and never undone by itself. A torn tail is none: what it held was never confirmed to
   anybody.
 - Reading never stops at one bad saga.
+- What a writer left that was proved dead before it was read has been read to its end. Of the others
+  a claimer reads again what they wrote, and nothing else.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from agent_saga.domain.effective import effective, facts_of
 from agent_saga.domain.fold import resolve
 from agent_saga.domain.records import Ev
 from agent_saga.wal.format import Record
-from agent_saga.wal.reader import Damage, scan
+from agent_saga.wal.os_port import OsPort
+from agent_saga.wal.reader import Damage, scan, scan_writer
 
 _WELL = {Ev.SAGA_ROLLED_BACK, Ev.SAGA_CLOSED}
 _NO_UNSETTLED = b'"unsettled":[]'
@@ -35,15 +38,37 @@ class Found:
         view: the saga as the records that count tell it.
         writers: every writer that wrote about it, with its last record that was read.
         damaged: why its records cannot be trusted; empty otherwise.
+        records: all its records, from every writer, each writer's in sequence.
+        complete: the writers whose records were read to their end: they were dead before.
+        damages: the places of the log that cannot be read.
         damaged_writers: the writers of the log of which something cannot be read, with the last
             sequence that is missing.
     """
 
-    __slots__ = ("damaged", "damaged_writers", "effective", "id", "view", "writers")
+    __slots__ = (
+        "complete",
+        "damaged",
+        "damaged_writers",
+        "damages",
+        "effective",
+        "id",
+        "records",
+        "view",
+        "writers",
+    )
 
-    def __init__(self, saga: str, records: list[Record], damages: Iterable[Damage]) -> None:
+    def __init__(
+        self,
+        saga: str,
+        records: list[Record],
+        damages: Iterable[Damage],
+        complete: frozenset[str] = frozenset(),
+    ) -> None:
         self.id = saga
+        self.records = records
+        self.complete = complete
         self.writers = {record.writer: record for record in records}
+        self.damages = list(damages)
         self.damaged_writers = _last_damages(damages)
         self.effective = effective(records)
         self.view = resolve(saga, records)
@@ -75,11 +100,15 @@ class Survey:
         self.damages = damages
 
 
-def survey(path: str | os.PathLike[str]) -> Survey:
-    """Return every saga of a log that has no clean end.
+_NOBODY: frozenset[str] = frozenset()
+
+
+def survey(path: str | os.PathLike[str], *, dead: frozenset[str] = _NOBODY) -> Survey:
+    """Return every saga of a log that has no clean end; the log is read at most twice.
 
     Args:
         path: the log's directory.
+        dead: the writers that were proved dead before.
 
     Raises:
         WALError: the directory as a whole is no log that can be read.
@@ -88,7 +117,7 @@ def survey(path: str | os.PathLike[str]) -> Survey:
     wanted = open_ids(_without(damages, scan(path)))
     if not wanted:
         return Survey({}, damages)
-    found = _collected(path, wanted)
+    found = _collected(path, wanted, dead)
     return Survey({s: saga for s, saga in found.sagas.items() if not saga.settled}, found.damages)
 
 
@@ -101,9 +130,30 @@ def _without(damages: list[Damage], found: Iterable[Record | Damage]) -> Iterato
             yield record
 
 
-def look(path: str | os.PathLike[str], saga: str) -> Found | None:
+def look(
+    path: str | os.PathLike[str], saga: str, *, dead: frozenset[str] = _NOBODY
+) -> Found | None:
     """Return one saga, settled or not; None when the log does not have it."""
-    return _collected(path, {saga}).sagas.get(saga)
+    return _collected(path, {saga}, dead).sagas.get(saga)
+
+
+def read_again(path: str, found: Found, port: OsPort) -> Found:
+    """Return a saga with what those of its writers wrote since that were not dead before.
+
+    Nobody else can have written about it if the epoch that was seen could be raised.
+    """
+    changing = [writer for writer in found.writers if writer not in found.complete]
+    if not changing:
+        return found
+    records = [record for record in found.records if record.writer in found.complete]
+    damages: list[Damage] = [*found.damages]
+    for writer in changing:
+        for record in scan_writer(path, writer, port):
+            if isinstance(record, Damage):
+                damages.append(record)
+            elif record.saga == found.id:
+                records.append(record)
+    return Found(found.id, records, damages, found.complete)
 
 
 def open_ids(found: Iterable[Record]) -> set[str]:
@@ -129,7 +179,7 @@ def _ends_well(record: Record) -> bool:
     return record.event == Ev.SAGA_COMMITTED and _NO_UNSETTLED in payload
 
 
-def _collected(path: str | os.PathLike[str], wanted: set[str]) -> Survey:
+def _collected(path: str | os.PathLike[str], wanted: set[str], dead: frozenset[str]) -> Survey:
     records: dict[str, list[Record]] = {}
     damages: list[Damage] = []
     for record in scan(path) if wanted else ():
@@ -137,7 +187,8 @@ def _collected(path: str | os.PathLike[str], wanted: set[str]) -> Survey:
             damages.append(record)
         elif record.saga in wanted:
             records.setdefault(record.saga, []).append(record)
-    return Survey({saga: Found(saga, found, damages) for saga, found in records.items()}, damages)
+    found = {saga: Found(saga, own, damages, dead) for saga, own in records.items()}
+    return Survey(found, damages)
 
 
 def _last_damages(damages: Iterable[Damage]) -> dict[str, int]:

@@ -54,6 +54,7 @@ class Runtime:
         self._gate = gate
         self._given = settings
         self._lock = threading.Lock()
+        self._opening = threading.Lock()
         self._engine: Engine | None = None
         self._opened: BaseWAL | None = None
 
@@ -67,9 +68,10 @@ class Runtime:
         """The log that boundaries of this runtime write to."""
         if self._wal is None:
             return default_wal(self.settings)
-        opened = self._opened
-        if opened is None or opened.closed:
-            self._opened = opened = wal_at(self._wal, self.settings)
+        with self._opening:
+            opened = self._opened
+            if opened is None or opened.closed:
+                self._opened = opened = wal_at(self._wal, self.settings)
         return opened
 
     @functools.cached_property
@@ -89,7 +91,9 @@ class Runtime:
         if engine is not None and engine.wal is wal:
             return engine
         with self._lock:
-            self._engine = engine = self._compose(wal)
+            engine = self._engine
+            if engine is None or engine.wal is not wal:
+                self._engine = engine = self._compose(wal)
         return engine
 
     def _compose(self, wal: BaseWAL) -> Engine:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from agent_saga.observe.events import Event, EventStream
 from agent_saga.wal.encoding import decode
@@ -17,20 +17,24 @@ if TYPE_CHECKING:
 
 
 class Feed:
-    """The events of one log; costs nothing until somebody observes."""
+    """The events of one log; costs nothing until somebody observes.
+
+    It does not keep its log alive: a log that nobody uses any more goes, with what it holds.
+    """
 
     def __init__(self, wal: BaseWAL) -> None:
         self.stream = EventStream()
         self._connected = False
         self._plugins: set[str] = set()
-        self._on_durable = wal.on_durable
+        self._wal = ref(wal)
 
     def subscribe(self, observer: Callable[[Any], object], *, name: str = "") -> Callable[[], None]:
         """Have an observer told every event from now on; see `EventStream.subscribe`."""
         end = self.stream.subscribe(observer, name=name)
-        if not self._connected:
+        wal = self._wal()
+        if wal is not None and not self._connected:
             self._connected = True
-            self._on_durable(self._durable)
+            wal.on_durable(self._durable)
         return end
 
     def connect_plugins(self, observers: Mapping[str, Callable[[Any], object]]) -> None:

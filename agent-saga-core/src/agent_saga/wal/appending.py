@@ -327,7 +327,8 @@ class AppendingLog(ABC):
 
         Repeating an interrupted drain writes the same bytes to the same place.
         """
-        if not self._io.acquire(timeout=self.stall_after):
+        # The first try costs half of one with a bound, and nearly always succeeds.
+        if not self._io.acquire(blocking=False) and not self._io.acquire(timeout=self.stall_after):
             raise stalled(self.stall_after)
         try:
             self._drain()

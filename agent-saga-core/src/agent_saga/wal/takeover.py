@@ -13,6 +13,7 @@ Rules of this part:
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from types import TracebackType
@@ -26,9 +27,9 @@ from agent_saga.wal.format import Record
 from agent_saga.wal.lines import segments_in
 from agent_saga.wal.lock import LOCK_FILE
 from agent_saga.wal.os_port import OsPort, restart_after_fork
-from agent_saga.wal.reader import scan_writer
+from agent_saga.wal.reader import scan_writer, writers_of
 
-__all__ = ["DeadWriter", "dead_writer", "sync_writer"]
+__all__ = ["DeadWriter", "dead_writer", "dead_writers", "sync_writer"]
 
 
 class DeadWriter:
@@ -99,6 +100,30 @@ def dead_writer(path: str, writer: str, port: OsPort | None = None) -> DeadWrite
         return DeadWriter(port, writer, fd)
     port.close(fd)
     return None
+
+
+def dead_writers(
+    path: str, port: OsPort | None = None, *, known: frozenset[str] = frozenset()
+) -> frozenset[str]:
+    """Return the writers of a log that are proved dead; who is dead stays dead.
+
+    Args:
+        path: the log's directory.
+        port: the system calls.
+        known: those that were proved dead before; they are not tried again.
+    """
+    port = OsPort() if port is None else port
+    found = set()
+    for writer in writers_of(path, port):
+        if writer in known:
+            found.add(writer)
+            continue
+        with contextlib.suppress(WALError):
+            dead = dead_writer(path, writer, port)
+            if dead is not None:
+                dead.close()
+                found.add(writer)
+    return frozenset(found)
 
 
 def _check_file(port: OsPort, path: str, writer: str, fd: int) -> None:

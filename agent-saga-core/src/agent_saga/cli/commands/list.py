@@ -8,7 +8,7 @@ import click
 
 from agent_saga.cli.exits import Exit
 from agent_saga.cli.options import log_options
-from agent_saga.cli.output import printable, say, say_json, table
+from agent_saga.cli.output import counted, printable, say, say_json, table
 from agent_saga.cli.place import log_path
 from agent_saga.cli.reading import LogView, damage_text, read_log
 from agent_saga.cli.story import moment
@@ -74,7 +74,7 @@ def _print(log: LogView, shown: list[SagaView]) -> None:
         return
     head = ("SAGA", "NAME", "STATE", "CLEAN", "STEPS", "BEGAN (UTC)")
     say(*table(head, [_row(saga) for saga in shown]))
-    say("", f"{len(shown)} of {len(log.sagas)} sagas; {_unclean(shown)} not clean.")
+    say("", f"{len(shown)} of {counted(len(log.sagas), 'saga')}; {_unclean(shown)} not clean.")
 
 
 def _row(saga: SagaView) -> tuple[object, ...]:

@@ -8,7 +8,7 @@ import click
 
 from agent_saga.cli.exits import Exit
 from agent_saga.cli.options import import_option, log_options
-from agent_saga.cli.output import printable, say, say_json
+from agent_saga.cli.output import counted, printable, say, say_json
 from agent_saga.cli.place import log_path
 from agent_saga.cli.recovering import as_document, opened, result_lines, saga_of
 from agent_saga.recovery.queue import case_of, cases
@@ -35,7 +35,7 @@ def list_cases(wal_path: str | None, *, as_json: bool) -> Exit:
     else:
         say(f"Log: {printable(path)}")
         say(*[f"{case.id} {printable(case.view.name)!r} {_reason(case)}" for case in found])
-        say(f"{len(found)} cases." if found else "Nothing needs a human.")
+        say(f"{counted(len(found), 'case')}." if found else "Nothing needs a human.")
     return Exit.NOT_CLEAN if found else Exit.CLEAN
 
 

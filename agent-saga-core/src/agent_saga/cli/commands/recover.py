@@ -8,7 +8,7 @@ import click
 
 from agent_saga.cli.exits import Exit
 from agent_saga.cli.options import import_option, log_options
-from agent_saga.cli.output import printable, say, say_json
+from agent_saga.cli.output import counted, printable, say, say_json
 from agent_saga.cli.recovering import as_document, opened, plan_lines, result_lines
 
 if TYPE_CHECKING:
@@ -44,9 +44,10 @@ def command(
 def _summary(sagas: int, human: int, damages: int) -> str:
     if not sagas and not damages:
         return "Nothing is left to recover."
-    told = f"{sagas} sagas were not settled; {human} need a human"
+    need = {0: "none needs", 1: "1 needs"}.get(human, f"{human} need")
+    told = f"{counted(sagas, 'saga')} looked after; {need} a human"
     if damages:
-        told += f"; {damages} places of the log cannot be read"
+        told += f"; {counted(damages, 'place')} of the log cannot be read"
     return f"{told}." + (" See: agent-saga queue list" if human else "")
 
 
@@ -56,5 +57,5 @@ def _planned(plans: list[Plan], *, as_json: bool) -> Exit:
     else:
         for plan in plans:
             say(f"{plan.saga} {printable(plan.name)!r} is {plan.state}:", *plan_lines(plan.steps))
-        say(f"{len(plans)} sagas are not settled; nothing was run.")
+        say(f"{counted(len(plans), 'saga')} to look after; nothing was run.")
     return Exit.NOT_CLEAN if plans else Exit.CLEAN

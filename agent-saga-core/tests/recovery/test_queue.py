@@ -1,0 +1,314 @@
+"""The human queue: what is in it, and how a case is closed for good or retried."""
+
+from __future__ import annotations
+
+import pytest
+from recovery.conftest import SAGA
+
+from agent_saga import Applied, compensator, prober
+from agent_saga.domain.records import Ev
+from agent_saga.errors import ClaimRefused, RecoveryError
+from agent_saga.recovery.queue import cases
+
+
+def queue(log):
+    return [case.id for case in cases(str(log.path))]
+
+
+def orphaned(log):
+    past = log.past().begin()
+    past.intent("a")
+    past.die()
+    assert log.daemon().recover_all().needs_human
+    return past
+
+
+def close(log, by="ann", reason="the charge was refunded by hand"):
+    log.daemon().close_case(SAGA, by=by, reason=reason)
+
+
+# --- what is in it --------------------------------------------------------------------------------
+
+
+def test_an_orphan_is_a_case(log):
+    orphaned(log)
+    assert queue(log) == [SAGA]
+
+
+def test_what_recovery_has_yet_to_try_is_none(log):
+    past = log.past().begin()
+    past.applied("a")
+    past.die()
+    assert queue(log) == []
+
+
+def test_a_saga_whose_process_lives_is_none_whatever_its_records_say(log):
+    past = log.past().begin()
+    past.write("SAGA_DANCED")
+    assert queue(log) == []
+    past.die()
+    assert queue(log) == [SAGA]
+
+
+def test_a_stuck_saga_is_a_case_even_if_no_step_says_why(log):
+    past = log.past().begin()
+    past.unwinding()
+    past.end(Ev.SAGA_STUCK)
+    past.die()
+    assert queue(log) == [SAGA]
+
+
+def test_an_approved_step_that_stands_is_none(log):
+    past = log.past().begin()
+    past.intent("a", "IRREVERSIBLE", approved_by="ann")
+    past.write(Ev.STEP_COMMITTED, "a", result="sent")
+    past.die()
+    log.daemon().recover_all()
+    assert queue(log) == []
+
+
+def test_a_reopened_saga_is_a_case(log):
+    past = log.past().begin()
+    past.applied("a")
+    past.end(Ev.SAGA_COMMITTED, unsettled=[])
+    past.end(Ev.SAGA_REOPENED, step="b", tool="b")
+    past.die()
+    assert queue(log) == [SAGA]
+
+
+# --- closing --------------------------------------------------------------------------------------
+
+
+def test_a_closed_case_is_clean_and_never_comes_back(log, world):
+    orphaned(log)
+    close(log)
+    assert queue(log) == []
+    assert log.view().state.value == "CLOSED"
+    assert log.view().clean
+    for _ in range(2):
+        assert log.daemon().recover_all().sagas == []
+    assert world.undone == []
+
+
+def test_closing_records_who_and_why(log):
+    orphaned(log)
+    close(log, by=" ann ", reason=" refunded by hand ")
+    closing = [r.data for r in log.found().effective.records if r.event == Ev.SAGA_CLOSED]
+    assert [(facts["by"], facts["reason"]) for facts in closing] == [("ann", "refunded by hand")]
+    assert log.states() == {"a": "CLOSED"}
+
+
+@pytest.mark.parametrize(("by", "reason"), [("", "x"), ("  ", "x"), ("ann", ""), ("ann", "\n\t")])
+def test_a_nameless_or_groundless_closing_is_refused(log, by, reason):
+    orphaned(log)
+    with pytest.raises(RecoveryError):
+        close(log, by, reason)
+    assert queue(log) == [SAGA]
+
+
+def test_a_case_is_closed_once(log):
+    orphaned(log)
+    close(log)
+    with pytest.raises(RecoveryError):
+        close(log)
+
+
+@pytest.mark.parametrize("event", [Ev.SAGA_COMMITTED, Ev.SAGA_ROLLED_BACK])
+def test_what_ended_well_cannot_be_closed(log, event):
+    """Closing a committed saga would keep it from ever being undone later."""
+    past = log.past().begin()
+    past.applied("a")
+    if event == Ev.SAGA_ROLLED_BACK:
+        past.unwinding()
+        past.compensating("a")
+        past.write(Ev.STEP_COMPENSATED, "a", by="handler", attempt=1)
+    past.end(event, unsettled=[])
+    past.die()
+    with pytest.raises(RecoveryError, match="no case"):
+        close(log)
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_what_recovery_has_yet_to_try_cannot_be_closed(log, world, released):
+    past = log.past().begin()
+    past.applied("a")
+    if released:
+        past.end(Ev.SAGA_RELEASED, cause="x")
+    past.die()
+    with pytest.raises(RecoveryError, match="recovery has tried"):
+        close(log)
+    assert [one.outcome for one in log.daemon().recover_all().sagas] == ["undone"]
+
+
+def test_a_live_saga_cannot_be_closed(log):
+    past = log.past().begin()
+    past.write("SAGA_DANCED")
+    with pytest.raises(ClaimRefused):
+        close(log)
+
+
+def test_an_unsettled_commit_can_be_closed(log):
+    past = log.past().begin()
+    past.intent("a")
+    past.write(Ev.STEP_UNKNOWN, "a", ending="exception", answered=False, running=False)
+    past.end(Ev.SAGA_COMMITTED, unsettled=["a"])
+    past.die()
+    assert queue(log) == [SAGA]
+    close(log)
+    assert queue(log) == []
+    assert log.view().clean
+
+
+def test_an_inverse_of_unknown_ending_can_be_closed(log):
+    past = log.past().begin()
+    past.applied("a")
+    past.unwinding()
+    past.compensating("a")
+    past.die()
+    assert log.daemon().recover_all().needs_human
+    close(log)
+    assert log.view().clean
+
+
+@pytest.mark.parametrize("fault", ["an unknown event", "an illegal order", "a second beginning"])
+def test_a_saga_of_faulty_records_can_be_closed_and_stays_closed(log, world, fault):
+    past = log.past().begin()
+    past.applied("a")
+    if fault == "an unknown event":
+        past.write("SAGA_DANCED")
+    if fault == "an illegal order":
+        past.write(Ev.STEP_COMPENSATED, "a")
+    if fault == "a second beginning":
+        past.begin()
+    past.die()
+    [one] = log.daemon().recover_all().sagas
+    assert one.needs_human
+    assert queue(log) == [SAGA]
+    close(log)
+    assert queue(log) == []
+    assert log.daemon().recover_all().sagas == []
+    assert world.undone == []
+
+
+def test_stale_records_that_were_seen_stay_closed_and_later_ones_come_back(log):
+    past = log.past().begin()
+    past.applied("a")
+    past.unwinding()
+    past.end(Ev.SAGA_RELEASED, cause="it was wrong")
+    log.daemon().recover_all()
+    past.intent("b")
+    assert queue(log) == [SAGA]
+    close(log)
+    assert queue(log) == []
+    assert log.view().clean
+    past.intent("c")
+    past.die()
+    assert queue(log) == [SAGA]
+    assert not log.view().clean
+
+
+def test_a_damaged_saga_can_be_closed_and_stays_closed(log):
+    past = log.past().begin()
+    past.applied("a")
+    past.unwinding()
+    past.wal.barrier_sync()
+    past.end(Ev.SAGA_STUCK)
+    past.die()
+    segment = next((log.path / "writers" / past.wal.writer).glob("seg-*"))
+    data = bytearray(segment.read_bytes())
+    place = data.index(b"SAGA_UNWINDING")
+    data[place : place + 14] = b"\xff" * 14
+    segment.write_bytes(bytes(data))
+    assert queue(log) == [SAGA]
+    close(log)
+    assert queue(log) == []
+
+
+# --- retrying -------------------------------------------------------------------------------------
+
+
+def test_a_retry_undoes_what_is_left_when_its_handler_is_there_now(log, world):
+    past = log.past().begin()
+    past.applied("a")
+    past.applied("b", handler="comes.later")
+    past.die()
+    assert log.daemon().recover_all().needs_human
+
+    @compensator("comes.later")
+    def comes_later(what, *, idempotency_key):
+        world.undo(what, idempotency_key)
+
+    assert log.daemon().retry(SAGA, by="ann").outcome == "undone"
+    assert world.undone == ["b", "a"]
+    assert log.view().clean
+    assert queue(log) == []
+
+
+def test_a_retry_asks_again_about_an_orphan(log, world):
+    past = log.past().begin()
+    past.intent("a", prober="comes.later", recipe={"handler": "undo", "kwargs": {"what": "$"}})
+    past.die()
+    assert log.daemon().recover_all().needs_human
+
+    @prober("comes.later")
+    def comes_later(*, idempotency_key):
+        return Applied("found")
+
+    assert log.daemon().retry(SAGA, by="ann").outcome == "undone"
+    assert world.undone == ["found"]
+
+
+def test_a_retry_never_repeats_an_inverse_that_may_have_succeeded(log, world):
+    past = log.past().begin()
+    past.applied("a")
+    past.unwinding()
+    past.compensating("a")
+    past.die()
+    assert log.daemon().recover_all().needs_human
+    for _ in range(3):
+        assert log.daemon().retry(SAGA, by="ann").needs_human
+    assert world.undone == []
+
+
+def test_a_retry_waits_for_a_call_that_still_runs_in_its_process(log, world):
+    past = log.past().begin()
+    past.intent("a", prober="find")
+    past.write(Ev.STEP_UNKNOWN, "a", ending="timeout", running=True, answered=False)
+    past.unwinding()
+    past.write(Ev.STEP_UNRESOLVED, "a", reason="its call is still running")
+    past.end(Ev.SAGA_STUCK)
+    with pytest.raises(ClaimRefused, match="still runs"):
+        log.daemon().retry(SAGA, by="ann")
+    assert world.asked == []
+    past.die()
+    assert log.daemon().retry(SAGA, by="ann").outcome == "undone"
+
+
+@pytest.mark.parametrize("by", ["", " "])
+def test_a_nameless_retry_is_refused(log, by):
+    orphaned(log)
+    with pytest.raises(RecoveryError):
+        log.daemon().retry(SAGA, by=by)
+
+
+def test_a_closed_case_is_not_retried(log, world):
+    past = log.past().begin()
+    past.applied("a", handler="nobody.knows")
+    past.die()
+    log.daemon().recover_all()
+    close(log)
+    with pytest.raises(RecoveryError):
+        log.daemon().retry(SAGA, by="ann")
+    assert log.view().clean
+
+
+def test_a_saga_of_faulty_records_is_not_retried(log, world):
+    past = log.past().begin()
+    past.applied("a")
+    past.unwinding()
+    past.end(Ev.SAGA_STUCK)
+    past.write("SAGA_DANCED")
+    past.die()
+    with pytest.raises(RecoveryError, match="cannot be trusted"):
+        log.daemon().retry(SAGA, by="ann")
+    assert world.undone == []
