@@ -44,7 +44,7 @@ def doors() -> list[str]:
     testing = importlib.import_module("agent_saga_testing")
     parts = pkgutil.walk_packages(testing.__path__, "agent_saga_testing.")
     public = [part.name for part in parts if not part.name.rpartition(".")[2].startswith("_")]
-    return ["agent_saga", *(n for n in public if hasattr(importlib.import_module(n), "__all__"))]
+    return ["agent_saga", "agent_saga_langgraph", *(n for n in public if hasattr(importlib.import_module(n), "__all__"))]
 
 
 def stub(door: Any) -> str:

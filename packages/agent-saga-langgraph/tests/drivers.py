@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
@@ -142,7 +141,8 @@ class LangGraphDriver(AgentDriver):
                 await items.aclose()
 
     def how(self, recipe):
-        return {"kit": recipe.kit, "on_tool_failure": recipe.options.on_tool_failure}
+        given = {"kit": recipe.kit, "on_tool_failure": recipe.options.on_tool_failure}
+        return {**given, **durability(recipe)}
 
     def asks(self):
         def ask(question: str) -> str:
@@ -161,6 +161,10 @@ class LangGraphDriver(AgentDriver):
 
 def config(recipe):
     return THREAD if recipe.options.resumable else {}
+
+
+def durability(recipe):
+    return {"durability": "sync"} if recipe.options.resumable else {}
 
 
 def ended(result):
@@ -201,7 +205,7 @@ class OneLineDriver(LangGraphDriver):
 
     async def given(self, recipe, given):
         async with self.opened(recipe) as agent:
-            return ended(await agent.ainvoke(given, config(recipe)))
+            return ended(await agent.ainvoke(given, config(recipe), **durability(recipe)))
 
     def run_sync(self, agent):
         return ended(self.graph(agent).invoke(PROMPT, config(agent)))

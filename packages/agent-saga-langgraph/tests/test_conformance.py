@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import drivers
+
 from agent_saga_testing.integration.conformance import IntegrationConformance
 
 

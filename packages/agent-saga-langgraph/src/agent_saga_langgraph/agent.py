@@ -107,10 +107,10 @@ class SagaAgent(Runnable[Any, Any]):
         """Stream a run as `saga_stream` does; further arguments are the framework's."""
         return saga_stream(self.graph, input, config, **{**self._options, **kwargs})
 
-    def with_config(self, config: RunnableConfig | None = None, **kwargs: Any) -> SagaAgent:  # type: ignore[override]
+    def with_config(self, config: RunnableConfig | None = None, **kwargs: Any) -> SagaAgent:
         """Return the agent with a configuration of its own."""
         changed = SagaAgent(self.graph.with_config(config, **kwargs), None, "continue")
-        changed._options = self._options  # noqa: SLF001 - its own class
+        changed._options = self._options
         return changed
 
     def __getattr__(self, name: str) -> Any:

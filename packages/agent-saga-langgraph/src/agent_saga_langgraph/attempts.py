@@ -143,9 +143,7 @@ def _equal(step: Step, tool: Tool, mac: bytes) -> bool:
 
 def _unsettled(step: Step) -> bool:
     tool = step.tool
-    return (
-        step.state in _OPEN and not step.in_flight and not (tool.repeatable or tool.reversible)
-    )
+    return step.state in _OPEN and not step.in_flight and not (tool.repeatable or tool.reversible)
 
 
 _attempts: WeakKeyDictionary[Saga, Attempts] = WeakKeyDictionary()

@@ -76,7 +76,9 @@ def checked(declared: Mapping[str, object]) -> dict[str, Declaration]:
 
 def undeclared(names: list[str]) -> UndeclaredTool:
     """Return the error for tools that nobody declared, with a block to paste."""
-    block = "\n".join(f'    "{name}": compensable(…),  # or read_only(), irreversible()' for name in names)
+    block = "\n".join(
+        f'    "{name}": compensable(…),  # or read_only(), irreversible()' for name in names
+    )
     return UndeclaredTool(
         f"Nothing says what {', '.join(names)} {'does' if len(names) == 1 else 'do'} to the world.",
         fix=f"Declare every tool:\ntools={{\n{block}\n}}",

@@ -112,9 +112,7 @@ class Effect:
         finally:
             calling.reset(token)
 
-    def _invocation(
-        self, scope: Scope, args: Sequence[Any], kwargs: dict[str, Any]
-    ) -> Invocation:
+    def _invocation(self, scope: Scope, args: Sequence[Any], kwargs: dict[str, Any]) -> Invocation:
         saga, tool = scope.saga, self.tool.tool
         if None not in (self.tool.kit, saga.kit) and saga.kit is not self.tool.kit:
             raise ConfigurationError(

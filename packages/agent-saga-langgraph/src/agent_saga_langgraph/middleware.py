@@ -46,9 +46,7 @@ class SagaMiddleware(AgentMiddleware[Any, Any]):
         """
         return self._calls.wrap(request, handler)
 
-    async def awrap_tool_call(
-        self, request: Any, handler: Callable[[Any], Awaitable[Any]]
-    ) -> Any:
+    async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         """Execute a tool call as a step; as `wrap_tool_call`."""
         return await self._calls.awrap(request, handler)
 

@@ -15,5 +15,7 @@ if TYPE_CHECKING:
 def saga_register_integrations(registry: IntegrationRegistry) -> None:
     """Register LangGraph and the range of its versions, without importing it."""
     registry.add(
-        "langgraph", package="agent_saga_langgraph", supports=f"langgraph{text(RANGES['langgraph'])}"
+        "langgraph",
+        package="agent_saga_langgraph",
+        supports=f"langgraph{text(RANGES['langgraph'])}",
     )

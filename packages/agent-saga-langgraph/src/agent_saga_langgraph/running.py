@@ -62,14 +62,14 @@ async def saga_run(
     plan = nested_plan(kit, on_tool_failure, key)
     if plan is None:
         plan = await planned_async(graph, input, config, kit, key, on_tool_failure)
-    run = Run(plan)
+    run, result = Run(plan), None
     try:
         async with plan.scope() as saga:
             run.begin(saga)
             try:
                 result = await graph.ainvoke(input, plan.configured(config), **options)
             except GraphBubbleUp as stopped:
-                result = run.stopped(stopped)
+                run.stopped(stopped)
             run.end(saga, waits=await plan.waits_async(graph, config))
     except SagaSuspended:
         pass
@@ -94,14 +94,14 @@ def saga_run_sync(
     plan = nested_plan(kit, on_tool_failure, key)
     if plan is None:
         plan = planned(graph, input, config, kit, key, on_tool_failure)
-    run = Run(plan)
+    run, result = Run(plan), None
     try:
         with plan.scope() as saga:
             run.begin(saga)
             try:
                 result = graph.invoke(input, plan.configured(config), **options)
             except GraphBubbleUp as stopped:
-                result = run.stopped(stopped)
+                run.stopped(stopped)
             run.end(saga, waits=plan.waits(graph, config))
     except SagaSuspended:
         pass

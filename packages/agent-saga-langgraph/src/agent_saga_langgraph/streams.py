@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -121,7 +121,7 @@ def saga_stream_sync(
         ConfigurationError: an event loop is running on this thread.
     """
 
-    def run() -> Iterator[Any]:
+    def run() -> Generator[Any, None, None]:
         plan = nested_plan(kit, on_tool_failure, key)
         if plan is None:
             plan = planned(graph, input, config, kit, key, on_tool_failure)

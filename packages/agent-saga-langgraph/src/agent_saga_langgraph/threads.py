@@ -9,7 +9,8 @@ Rules of this part:
   a crash is found again.
 - A saga that waits, or whose process died, is gone on with. One that has ended is not; the thread
   of one that was undone is refused, since its state tells of effects that the world no longer has.
-- Going on from an older checkpoint is refused: the effects of the branch that it leaves would stand.
+- Going on from an older checkpoint is refused: the effects of the branch that it leaves would
+  stand.
 """
 
 from __future__ import annotations

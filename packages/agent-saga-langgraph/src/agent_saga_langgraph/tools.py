@@ -105,7 +105,9 @@ def wrap_tools(
     missing = [t.name for t in given if not is_wrapped(t) and t.name not in declarations]
     if missing:
         raise undeclared(missing)
-    return [tool if is_wrapped(tool) else wrap_as(tool, declarations[tool.name], kit) for tool in given]
+    return [
+        tool if is_wrapped(tool) else wrap_as(tool, declarations[tool.name], kit) for tool in given
+    ]
 
 
 def wrap_as(tool: T, declaration: Declaration, kit: AgentKit | None) -> T:
@@ -202,11 +204,11 @@ def _replaced(tool: T, declare: Callable[[Callable[..., Any]], SagaTool[..., Any
     def step(fn: Callable[..., Any]) -> Callable[..., Any]:
         return Effect(declare(fn), visible).function(fn)
 
-    copy = tool.model_copy()
+    own: dict[str, Any] = {}
     if isinstance(tool, (StructuredTool, Tool)):
-        own = {name: getattr(tool, name) for name in ("func", "coroutine")}
-        copy = tool.model_copy(update={name: step(fn) for name, fn in own.items() if fn})
-    copy.__class__ = _class_of(type(tool))
+        own = {name: fn for name in ("func", "coroutine") if (fn := getattr(tool, name))}
+    copy = tool.model_copy(update={name: step(fn) for name, fn in own.items()})
+    object.__setattr__(copy, "__class__", _class_of(type(tool)))
     if not isinstance(tool, (StructuredTool, Tool)):
         for name in ("_run", "_arun"):
             if getattr(type(tool), name) is not getattr(BaseTool, name):

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import re
 from importlib import metadata
-from typing import Final
+from typing import Final, TypeAlias
 
 from agent_saga.errors import ConfigurationError
 
-RANGES: Final = {
+Bounds: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
+
+RANGES: Final[dict[str, Bounds]] = {
     "langgraph": ((1, 2), (2,)),
     "langchain-core": ((1, 4), (2,)),
 }
-LANGCHAIN: Final = {"langchain": ((1, 3), (2,))}
-
-Bounds = tuple[tuple[int, ...], tuple[int, ...]]
+LANGCHAIN: Final[dict[str, Bounds]] = {"langchain": ((1, 3), (2,))}
 
 
 def check(ranges: dict[str, Bounds] | None = None) -> None:

@@ -58,7 +58,8 @@ def _run(file: str, name: str, folder: Path, script: Sequence[Turn]) -> tuple[st
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     driver: AgentDriver = getattr(module, name)(folder)
-    return tuple(asyncio.run(driver.run(agent_of(driver, Tools(folder), script))))
+    ended = asyncio.run(driver.run(agent_of(driver, Tools(folder), script)))
+    return ended.text, ended.waits
 
 
 def book(*items: str) -> list[Call]:

@@ -18,13 +18,13 @@ from agent_saga import (
     tool_is,
 )
 from agent_saga_testing.integration.bench import Bench, IntegrationCases
-from agent_saga_testing.integration.driver import Call, CaseTool
+from agent_saga_testing.integration.driver import Call, CaseTool, Turn
 from agent_saga_testing.integration.elsewhere import book
 from agent_saga_testing.waiting import until
 
 __all__ = ["RunCases"]
 
-FAILS = [Call("look_up", {"item": "nothing"})]
+FAILS: Turn = [Call("look_up", {"item": "nothing"})]
 
 
 class Human:
@@ -43,7 +43,7 @@ class RunCases(IntegrationCases):
     """What every framework package must do within one run."""
 
     def test_what_a_tool_did_is_kept_when_the_run_succeeds(self, bench: Bench) -> None:
-        reserve = [Call("reserve", {"item": "room"})]
+        reserve: Turn = [Call("reserve", {"item": "room"})]
         ended = bench.run(bench.agent([book("seat"), reserve, "done"]))
         assert ended == ("done", False)
         bench.world.assert_applied_once("seat", "room")
@@ -93,8 +93,9 @@ class RunCases(IntegrationCases):
 
     def test_a_synchronous_tool_in_flight_is_waited_for_and_undone(self, bench: Bench) -> None:
         tool = bench.tools.held_book()
-        agent = bench.agent([book("room"), [Call(tool.name, {"item": "seat"})], "done"],
-                            bench.tools.book(), tool)
+        agent = bench.agent(
+            [book("room"), [Call(tool.name, {"item": "seat"})], "done"], bench.tools.book(), tool
+        )
 
         async def case() -> None:
             task = asyncio.ensure_future(bench.driver.run(agent))
@@ -111,8 +112,9 @@ class RunCases(IntegrationCases):
         self, bench: Bench
     ) -> None:
         tool = bench.tools.held_reserve()
-        agent = bench.agent([book("room"), [Call(tool.name, {"item": "seat"})], "done"],
-                            bench.tools.book(), tool)
+        agent = bench.agent(
+            [book("room"), [Call(tool.name, {"item": "seat"})], "done"], bench.tools.book(), tool
+        )
 
         async def case() -> None:
             task = asyncio.ensure_future(bench.driver.run(agent))
@@ -139,15 +141,18 @@ class RunCases(IntegrationCases):
         assert bench.world.attempts() == 1
 
     def test_a_model_that_is_asked_again_repeats_no_effect(self, bench: Bench) -> None:
-        script = [book("seat"), ConnectionError("the model is down"), book("room"), "done"]
+        script: list[Turn] = [
+            book("seat"),
+            ConnectionError("the model is down"),
+            book("room"),
+            "done",
+        ]
         assert bench.run(bench.agent(script, model_retries=2)).text == "done"
         bench.world.assert_applied_once("seat", "room")
 
-    def test_a_model_that_calls_again_what_it_lost_has_no_second_effect(
-        self, bench: Bench
-    ) -> None:
+    def test_a_model_that_calls_again_what_it_lost_has_no_second_effect(self, bench: Bench) -> None:
         bench.world.lose_answers(1)
-        script = [book("seat"), book("seat"), book("seat"), "done"]
+        script: list[Turn] = [book("seat"), book("seat"), book("seat"), "done"]
         bench.run(bench.agent(script, shows_errors=True))
         assert bench.world.attempts() == 1
 
@@ -168,7 +173,7 @@ class RunCases(IntegrationCases):
     def test_what_a_human_grants_runs_once(self, bench: Bench) -> None:
         human = Human(approves=True)
         gate = PreFlightGate(approval_provider=human)
-        wire = [Call("wire", {"item": "money"})]
+        wire: Turn = [Call("wire", {"item": "money"})]
         assert bench.run(bench.agent([wire, "done"], bench.tools.wire(), gate=gate)).text == "done"
         assert human.asked == ["wire"]
         bench.world.assert_applied_once("money")
@@ -176,15 +181,15 @@ class RunCases(IntegrationCases):
     def test_what_a_human_denies_does_not_run_and_the_model_goes_on(self, bench: Bench) -> None:
         gate = PreFlightGate(approval_provider=Human(approves=False))
         tools = bench.tools.wire(), bench.tools.book()
-        script = [[Call("wire", {"item": "money"})], book("seat"), "done"]
+        script: list[Turn] = [[Call("wire", {"item": "money"})], book("seat"), "done"]
         assert bench.run(bench.agent(script, *tools, gate=gate)).text == "done"
         bench.world.assert_applied_once("seat")
 
     def test_what_a_rule_refuses_does_not_run_and_the_model_goes_on(self, bench: Bench) -> None:
         gate = PreFlightGate(rules=[Rule("no-rooms", tool_is("reserve"), reason="none are left")])
-        script = [[Call("reserve", {"item": "room"})], book("seat"), "done"]
-        options = {"gate": gate, "on_tool_failure": "rollback"}
-        assert bench.run(bench.agent(script, **options)).text == "done"
+        script: list[Turn] = [[Call("reserve", {"item": "room"})], book("seat"), "done"]
+        agent = bench.agent(script, gate=gate, on_tool_failure="rollback")
+        assert bench.run(agent).text == "done"
         bench.world.assert_applied_once("seat")
 
     def test_tools_in_threads_are_in_the_saga_of_their_run(self, bench: Bench) -> None:
@@ -199,7 +204,7 @@ class RunCases(IntegrationCases):
     def test_a_failure_undoes_what_a_nested_agent_did(self, bench: Bench) -> None:
         inner = bench.agent([book("seat"), "done"])
         tool = CaseTool("delegate", bench.driver.nested(inner))
-        script = [[Call("delegate", {"item": "seat"})], ValueError("the model is down")]
+        script: list[Turn] = [[Call("delegate", {"item": "seat"})], ValueError("the model is down")]
         with pytest.raises(SagaAborted):
             bench.run(bench.agent(script, tool))
         bench.world.assert_restored()
@@ -207,7 +212,7 @@ class RunCases(IntegrationCases):
     def test_a_nested_agent_that_fails_is_undone_and_the_run_goes_on(self, bench: Bench) -> None:
         inner = bench.agent([book("seat"), ValueError("the inner model is down")])
         tool = CaseTool("delegate", bench.driver.nested(inner))
-        script = [book("room"), [Call("delegate", {"item": "seat"})], "done"]
+        script: list[Turn] = [book("room"), [Call("delegate", {"item": "seat"})], "done"]
         agent = bench.agent(script, tool, bench.tools.book(), shows_errors=True)
         assert bench.run(agent).text == "done"
         bench.world.assert_stands("room")
@@ -232,4 +237,3 @@ class RunCases(IntegrationCases):
         asyncio.run(case())
         assert bench.world.applications() == 1
         bench.world.assert_restored()
-
