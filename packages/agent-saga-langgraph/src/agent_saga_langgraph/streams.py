@@ -6,6 +6,8 @@ Rules of this part:
   the items is outside it.
 - A stream that is closed early is a run that was cancelled: nothing goes on behind it, and what it
   did is undone before the close returns.
+- A stream that is closed after it told of an interrupt is not: the graph comes to its stop, and the
+  saga waits.
 - An item is made when it is asked for: the run does not hurry ahead by more than one.
 """
 
@@ -14,12 +16,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp
 
+from agent_saga.domain.report import RollbackReport
 from agent_saga.engine.boundary import last_reports
 from agent_saga.errors import SagaSuspended
 from agent_saga.kit.agent_kit import AgentKit
@@ -57,8 +60,7 @@ async def saga_stream(
         SagaAborted: the run failed and was undone; it comes in the place of the next item.
         SagaClosed: the thread's saga was undone, or has ended.
     """
-    wanted, items = asyncio.Queue[object](), asyncio.Queue[Any]()
-    reports: list[Any] = []
+    seat = _Seat()
 
     async def run() -> None:
         try:
@@ -71,34 +73,69 @@ async def saga_stream(
                     state.begin(saga)
                     try:
                         async for item in graph.astream(input, plan.configured(config), **options):
-                            items.put_nowait(item)
-                            await wanted.get()
+                            await seat.give(item)
                     except GraphBubbleUp as stopped:
                         state.stopped(stopped)
                     state.end(saga, waits=await plan.waits_async(graph, config))
             state.given(None)
         finally:
-            reports.append(last_reports.get())
-            items.put_nowait(_END)
+            seat.end(last_reports.get())
 
     task = asyncio.create_task(run())
     try:
-        while (item := await items.get()) is not _END:
+        while (item := await seat.items.get()) is not _END:
             yield item
-            wanted.put_nowait(None)
+            seat.ask()
         await task
     finally:
-        await _stopped(task)
-        last_reports.set(reports[0] if reports else None)
+        await seat.leave(task)
+        last_reports.set(seat.report)
 
 
-async def _stopped(task: asyncio.Task[None]) -> None:
-    """Cancel a run that goes on, and wait until it was undone."""
-    if task.done():
-        return
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+class _Seat:
+    """Where a streamed run and the program that takes its items meet."""
+
+    def __init__(self) -> None:
+        self.items = asyncio.Queue[Any]()
+        self.report: RollbackReport | None = None
+        self._asked = asyncio.Queue[None]()
+        self._left = False
+        self._interrupted = False
+
+    async def give(self, item: Any) -> None:
+        """Give an item, and wait until the next one is asked for."""
+        self._interrupted = self._interrupted or tells_of_interrupt(item)
+        if not self._left:
+            self.items.put_nowait(item)
+            await self._asked.get()
+
+    def ask(self) -> None:
+        """Ask for the next item."""
+        self._asked.put_nowait(None)
+
+    def end(self, report: RollbackReport | None) -> None:
+        """Say that there are no more items."""
+        self.report = report
+        self.items.put_nowait(_END)
+
+    async def leave(self, task: asyncio.Task[None]) -> None:
+        """Cancel a run that goes on and wait until it was undone, or until it has stopped."""
+        if task.done():
+            return
+        self._left = True
+        if self._interrupted:
+            self.ask()
+            await task
+            return
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def tells_of_interrupt(item: Any) -> bool:
+    """Say whether a streamed item, in any mode, tells of an interrupt."""
+    parts = item if isinstance(item, tuple) else (item,)
+    return any(isinstance(part, Mapping) and "__interrupt__" in part for part in parts)
 
 
 def saga_stream_sync(
@@ -125,11 +162,20 @@ def saga_stream_sync(
         plan = nested_plan(kit, on_tool_failure, key)
         if plan is None:
             plan = planned(graph, input, config, kit, key, on_tool_failure)
-        state = Run(plan)
+        state, interrupted, left = Run(plan), False, False
         with contextlib.suppress(SagaSuspended), plan.scope() as saga:
             state.begin(saga)
             try:
-                yield from graph.stream(input, plan.configured(config), **options)
+                for item in graph.stream(input, plan.configured(config), **options):
+                    interrupted = interrupted or tells_of_interrupt(item)
+                    if left:
+                        continue
+                    try:
+                        yield item
+                    except GeneratorExit:
+                        if not interrupted:
+                            raise
+                        left = True
             except GraphBubbleUp as stopped:
                 state.stopped(stopped)
             state.end(saga, waits=plan.waits(graph, config))

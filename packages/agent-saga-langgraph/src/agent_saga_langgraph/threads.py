@@ -28,6 +28,9 @@ from agent_saga_langgraph.attempts import History
 SAGA: Final = "agent_saga"
 """The key in a checkpoint's metadata under which the saga's id stands."""
 
+_BY_HAND = ("update", "fork")
+"""How checkpoints that no run made call their source."""
+
 _GOES_ON = frozenset({SagaState.RUNNING, SagaState.SUSPENDED, SagaState.RELEASED})
 
 
@@ -55,8 +58,9 @@ class Thread:
 
     @property
     def saga(self) -> str | None:
-        """The id of the saga whose run made the latest checkpoint."""
-        return saga_of(self.latest)
+        """The id of the saga whose run made the latest checkpoint that a run made."""
+        made = [s for s in self.line if (s.metadata or {}).get("source") not in _BY_HAND]
+        return saga_of(made[0]) if made else None
 
     @property
     def waits(self) -> bool:

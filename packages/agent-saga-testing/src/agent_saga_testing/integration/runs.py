@@ -24,7 +24,7 @@ from agent_saga_testing.waiting import until
 
 __all__ = ["RunCases"]
 
-FAILS: Turn = [Call("look_up", {"item": "nothing"})]
+FAILS = [Call("look_up", {"item": "nothing"})]
 
 
 class Human:
