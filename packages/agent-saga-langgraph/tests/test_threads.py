@@ -7,12 +7,11 @@ import asyncio
 import pytest
 from langchain.agents import create_agent
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, Send, interrupt
 from scripted import Scripted, call
 
-from agent_saga import ConfigurationError, MemoryWAL, RecoveryDaemon, SagaAborted
+from agent_saga import ConfigurationError, MemoryWAL, SagaAborted
 from agent_saga.errors import OutcomeUnknown, SagaClosed
 from agent_saga_langgraph import (
     SagaToolNode,
@@ -239,35 +238,19 @@ def test_an_agent_with_boundaries_inside_a_graph_without_one_is_refused(shop):
     shop.world.assert_untouched()
 
 
-@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-@pytest.mark.parametrize("again", ["same", "other"])
-def test_a_run_whose_checkpoints_were_lost_repeats_no_effect(shop, durability, again):
-    """The process 'dies' where a BaseException leaves; then its checkpoints are taken away."""
-    path = str(shop.folder / "checkpoints.sqlite")
-    item = "seat" if again == "same" else "room"
-    dies = [call("book", item="seat")], SystemExit("killed")
-    with SqliteSaver.from_conn_string(path) as saver:
-        made = create_agent(DiesThenLives(script=[*dies]), shop.tools, checkpointer=saver)
-        graph = saga_agent(made, shop.kit, tools=shop.declared).graph
-        with pytest.raises(SystemExit):
-            saga_run_sync(graph, PROMPT, on("1"), kit=shop.kit, durability=durability)
+def test_what_a_new_message_drops_is_not_kept_without_the_graph_knowing(shop):
+    run = agent(shop, [WAITS, "never mind"])
+    run.invoke(PROMPT, on("1"))
+    with pytest.raises(SagaAborted, match="took another way"):
+        run.invoke(PROMPT, on("1"))
     shop.world.assert_restored()
-    RecoveryDaemon(shop.folder / "log", settings=QUICK).recover_all()
-    with SqliteSaver.from_conn_string(str(shop.folder / "none.sqlite")) as saver:
-        script = [[call("book", item=item)], "done"]
-        made = create_agent(Scripted(script=script), shop.tools, checkpointer=saver)
-        graph = saga_agent(made, shop.kit, tools=shop.declared).graph
-        saga_run_sync(graph, PROMPT, on("1"), kit=shop.kit)
-    shop.world.assert_stands(item)
 
 
-class DiesThenLives(Scripted):
-    """A model in whose second turn the process leaves."""
-
-    def _generate(self, *args, **kwargs):
-        if isinstance(self.script[self.turn], SystemExit):
-            raise self.script[self.turn]
-        return super()._generate(*args, **kwargs)
+def test_what_a_new_message_drops_and_the_model_calls_again_is_the_same_call(shop):
+    run = agent(shop, [WAITS, [call("book", item="seat")], "done"])
+    run.invoke(PROMPT, on("1"))
+    assert run.invoke(PROMPT, on("1"))["messages"][-1].text == "done"
+    shop.world.assert_applied_once("seat")
 
 
 def test_declarations_reach_the_engine(shop):

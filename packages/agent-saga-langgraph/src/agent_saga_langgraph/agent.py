@@ -113,6 +113,10 @@ class SagaAgent(Runnable[Any, Any]):
         changed._options = self._options
         return changed
 
+    def get_graph(self, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Return a drawing of the agent's graph."""
+        return self.graph.get_graph(config, **kwargs)
+
     def __getattr__(self, name: str) -> Any:
         if name == "graph":
             raise AttributeError(name)

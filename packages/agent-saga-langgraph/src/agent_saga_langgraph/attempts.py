@@ -39,7 +39,8 @@ class History:
 
     Args:
         done: checkpoints whose superstep was completed.
-        known: all checkpoints that lead to the present one, and that one.
+        known: checkpoints that lead to the present one, and that one, save those whose waiting work
+            was dropped.
     """
 
     __slots__ = ("done", "known")

@@ -92,11 +92,13 @@ class Plan:
 
     def waits(self, graph: Any, config: RunnableConfig | None) -> bool:
         """Say whether the graph stopped before its end."""
-        return bool(self._thread) and bool(graph.get_state(_latest(config)).next)
+        return bool(self._thread) and threads.stopped_early(graph.get_state(_latest(config)))
 
     async def waits_async(self, graph: Any, config: RunnableConfig | None) -> bool:
         """Say whether the graph stopped before its end."""
-        return bool(self._thread) and bool((await graph.aget_state(_latest(config))).next)
+        if not self._thread:
+            return False
+        return threads.stopped_early(await graph.aget_state(_latest(config)))
 
     def reason(self) -> str:
         """Return what a suspended saga waits for, in words."""
@@ -187,12 +189,13 @@ def _on_thread(
 ) -> Plan:
     threads.check_latest(thread, config)
     runtime = process_runtime() if kit is None else kit.runtime
-    saga = key or _saga_on(thread, runtime, resuming=threads.goes_on(given))
+    resuming = threads.goes_on(given)
+    saga = key or _saga_on(thread, runtime, resuming=resuming)
     return Plan(
         kit,
         undo_on_failure=undo_on_failure,
         saga_id=saga,
-        history=thread.history(),
+        history=thread.history(resuming=resuming),
         thread=thread.id,
     )
 

@@ -9,6 +9,7 @@ Rules of this part:
   a crash is found again.
 - A saga that waits, or whose process died, is gone on with. One that has ended is not; the thread
   of one that was undone is refused, since its state tells of effects that the world no longer has.
+- A new input on a thread that waits drops what waits: what was done there is lost to the graph.
 - Going on from an older checkpoint is refused: the effects of the branch that it leaves would
   stand.
 """
@@ -65,21 +66,30 @@ class Thread:
     @property
     def waits(self) -> bool:
         """Whether the graph stands before work that it has not done."""
-        return self.latest is not None and bool(self.latest.next)
+        return self.latest is not None and stopped_early(self.latest)
 
     def begun_at(self, number: int = 1) -> str:
         """Return the id of a saga that begins here; later numbers where earlier ones are used."""
         at = checkpoint_of(self.latest.config) if self.latest is not None else "start"
         return f"langgraph:{self.id}:{at}" + (f":{number}" if number > 1 else "")
 
-    def history(self) -> History:
-        """Return which supersteps were completed, and which checkpoints are known."""
-        done = [
-            checkpoint_of(snapshot.parent_config)
-            for snapshot in self.line
-            if (snapshot.metadata or {}).get("source") == "loop"
-        ]
-        return History(done, [checkpoint_of(snapshot.config) for snapshot in self.line])
+    def history(self, *, resuming: bool) -> History:
+        """Return which supersteps were completed, and which checkpoints still count.
+
+        Args:
+            resuming: the run goes on with what waits; a new input drops it instead.
+        """
+        done: set[str] = set()
+        dropped: set[str] = set()
+        for snapshot in self.line:
+            source = (snapshot.metadata or {}).get("source")
+            groups = {"loop": done, "input": dropped}
+            if source in groups:
+                groups[source].add(checkpoint_of(snapshot.parent_config))
+        if self.latest is not None and not resuming:
+            dropped.add(checkpoint_of(self.latest.config))
+        known = {checkpoint_of(snapshot.config) for snapshot in self.line}
+        return History(done, known - dropped)
 
 
 def checkpoint_of(config: RunnableConfig | None) -> str:
@@ -107,6 +117,11 @@ def saga_of(snapshot: StateSnapshot | None) -> str | None:
     found: Mapping[str, Any] = (snapshot.metadata if snapshot is not None else None) or {}
     saga = found.get(SAGA)
     return saga if isinstance(saga, str) else None
+
+
+def stopped_early(snapshot: StateSnapshot) -> bool:
+    """Say whether work remains; a task whose writes are stored is not `next`, and not yet done."""
+    return bool(snapshot.next or snapshot.tasks)
 
 
 def goes_on(given: object) -> bool:
