@@ -391,6 +391,7 @@ def test_in_an_event_loop_everything_is_awaited(log, world):
     assert world.undone == ["a"]
 
 
+@pytest.mark.guarantee("RECOVER-4")
 def test_the_same_key_in_process_and_in_recovery(log, world):
     """One step, asked about and undone by another process, is seen by its provider as one."""
     past = log.past().begin()

@@ -44,6 +44,7 @@ def one_dead(log, state="RUNNING"):
 # --- a live owner ---------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("RECOVER-1")
 def test_a_saga_whose_process_lives_is_never_touched(log, world):
     past = log.past().begin()
     past.applied("a")
@@ -137,6 +138,7 @@ def test_a_released_saga_of_a_live_process_is_undone_and_fences_it(log, world):
         past.wal.check_fence(SAGA, 1)
 
 
+@pytest.mark.guarantee("RECOVER-6")
 @pytest.mark.parametrize("what", ["forward", "given up", "inverse", "given up inverse"])
 def test_a_released_saga_waits_for_its_calls_that_still_run(log, world, what):
     past = log.past().begin()
@@ -303,6 +305,7 @@ def _then(function, following):
 # --- two claimers ---------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("RECOVER-2")
 @pytest.mark.parametrize("state", ["RUNNING", "UNWINDING", "RELEASED", "STUCK", "COMMITTED"])
 def test_of_two_claimers_at_once_one_gets_the_saga(log, world, monkeypatch, state):
     """Both have read the log and the store before either raises the epoch."""
@@ -453,6 +456,7 @@ def test_the_claim_is_cleared_when_the_saga_has_ended(log):
 # --- what a fenced owner writes afterwards --------------------------------------------------------
 
 
+@pytest.mark.guarantee("RECOVER-7")
 def test_what_a_fenced_owner_writes_is_named_and_never_clean(log, world):
     past = log.past().begin()
     past.applied("a")
@@ -500,6 +504,7 @@ def test_a_late_announcement_that_was_not_started_harms_nobody(log, world):
     assert log.daemon().recover_all().sagas == []
 
 
+@pytest.mark.guarantee("RECOVER-3")
 def test_a_live_owner_that_is_fenced_starts_no_step_and_says_so(log, world):
     """A released saga that its process goes on with is refused, not done in two places."""
     wal = FileWAL(log.path)

@@ -18,6 +18,7 @@ __all__ = ["headline", "next_step", "standing_lines"]
 _STATES = {
     SagaState.NEW: "has no beginning in this log",
     SagaState.RUNNING: "has not ended",
+    SagaState.SUSPENDED: "is suspended",
     SagaState.COMMITTED: "was committed",
     SagaState.RELEASED: "was left to recovery",
     SagaState.UNWINDING: "is being undone",
@@ -72,6 +73,10 @@ def next_step(view: SagaView, log: Path) -> str:
     if view.clean:
         return ""
     place = f"--wal-path {shlex.quote(str(log))}"
+    if view.state is SagaState.SUSPENDED and not view.faults:
+        return (
+            "the program resumes it before its deadline: transaction(saga_id=…, resume=True)"
+        )
     if view.state in _OPEN and not view.faults:
         return f"agent-saga recover {place} --import MODULE (living processes are left alone)"
     if view.faults or view.standing or view.state is SagaState.REOPENED:

@@ -33,6 +33,7 @@ from agent_saga.engine.suspend import suspend
 from agent_saga.engine.unwind import release, unwind
 from agent_saga.errors import (
     AbortRequested,
+    AgentSagaError,
     CommittedUnsettled,
     ConfigurationError,
     SagaAborted,
@@ -256,6 +257,8 @@ class Boundary:
         """Return what makes the boundary fail, or None."""
         not_awaited = _not_awaited(scope)
         if error is not None:
+            if not_awaited is not None:
+                error.add_note(str(not_awaited))
             return error
         if scope.parent is None and scope.saga.abort_reason is not None:
             return AbortRequested(scope.saga.abort_reason)
@@ -353,11 +356,12 @@ def _annotated(error: BaseException, report: RollbackReport) -> BaseException:
 
 
 def _aborted(report: RollbackReport, cause: BaseException) -> SagaAborted:
+    hint = cause.fix if isinstance(cause, AgentSagaError) else ""
     return SagaAborted(
         f"{one_line(cause)}\n{report.summary()}",
         cause=cause,
         report=report,
-        fix="" if report.clean else report.next_command(),
+        fix=hint if report.clean else report.next_command(),
     )
 
 

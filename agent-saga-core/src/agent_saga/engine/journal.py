@@ -307,7 +307,7 @@ def step_event(step: Step, event: str, **fields: Any) -> int:
 def _inverse(inverse: Compensation, tool: str) -> Fragment:
     if inverse.nothing:
         return compose(none=masked(inverse.nothing)[0])
-    kwargs = exact(inverse.kwargs, what=f"the inverse's arguments of {tool}")
+    kwargs = exact(inverse.kwargs, what=f"{tool}'s inverse: kwargs")
     inverse.recorded = kwargs
     fields = {"kwargs": kwargs}
     if inverse.handler is not None:
