@@ -3,8 +3,9 @@
 Rules of this part:
 
 - A door is a module whose `__all__` names what users may use: the core and each framework package
-  have one, the testing package one for each of its parts. Each name is described by its kind and by what a caller can see:
-  signatures, public methods, members, bases among public classes, an error's code.
+  have one, the testing package one for each of its parts. Each name is described by its kind and by
+  what a caller can see: signatures, public methods, members, bases among public classes, an error's
+  code.
 - The description is the same on every supported Python; what differs between them is left out.
 - The core's door loads its names late, which type checkers cannot follow; a stub beside it says the
   same to them.

@@ -74,9 +74,7 @@ def next_step(view: SagaView, log: Path) -> str:
         return ""
     place = f"--wal-path {shlex.quote(str(log))}"
     if view.state is SagaState.SUSPENDED and not view.faults:
-        return (
-            "the program resumes it before its deadline: transaction(saga_id=…, resume=True)"
-        )
+        return "the program resumes it before its deadline: transaction(saga_id=…, resume=True)"
     if view.state in _OPEN and not view.faults:
         return f"agent-saga recover {place} --import MODULE (living processes are left alone)"
     if view.faults or view.standing or view.state is SagaState.REOPENED:
