@@ -427,6 +427,17 @@ def test_a_sync_boundary_on_the_thread_of_a_running_loop_is_refused(kit):
 # --- declarations ---------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kind", ["prober", "reconciler", "prepare"])
+def test_a_helper_that_asks_for_what_it_cannot_get_is_refused_when_wrapped(kit, charge, kind):
+    def asks_too_much(args, *, reference): ...
+
+    def asks(whatever, *, idempotency_key, more=1): ...
+
+    with pytest.raises(ConfigurationError, match=f"The {kind} .*cannot get: reference"):
+        kit.safe_tool(print, "REVERSIBLE", name="asks too much", **{kind: asks_too_much})
+    kit.safe_tool(print, "REVERSIBLE", name="asks", **{kind: asks})
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -13,6 +13,7 @@ from agent_saga.domain.records import Ev
 from agent_saga.errors import ClaimRefused, RecoveryError, SagaFenced, StateError, WALError
 from agent_saga.recovery import claim as claiming
 from agent_saga.recovery.claim import claimed
+from agent_saga.recovery.recover import recover_one
 from agent_saga.recovery.survey import survey
 from agent_saga.state.address import open_state
 from agent_saga.state.claims import claim_key
@@ -353,6 +354,35 @@ class _Many(set):
 
     def __contains__(self, saga):
         return False
+
+
+def test_a_claimer_with_an_old_survey_sees_what_another_one_did_and_died_of(
+    log, world, monkeypatch
+):
+    """The model found this: one surveys, another claims, undoes and dies, the first goes on."""
+    past = log.past().begin()
+    past.applied("a", handler="undo")
+    past.applied("b", handler="undo")
+    past.die()
+    slow, quick = log.daemon(), log.daemon()
+    old = survey(log.path, dead=frozenset({past.wal.writer})).sagas[SAGA]
+    monkeypatch.setattr(claiming, "_let_go", lambda *args: None)
+
+    def dies(*args):
+        raise Killed
+
+    with monkeypatch.context() as dying:
+        dying.setattr("agent_saga.engine.inverse._succeeded", dies)
+        with pytest.raises(Killed):
+            quick.recover_all()
+    place_of(quick).wal.close()
+    assert world.undone == ["b"]
+    done = recover_one(place_of(slow), old, by="the slow one", dead_since=0.0)
+    assert done.outcome == "claimed elsewhere"
+    assert world.undone == ["b"]
+    assert slow.recover_all().needs_human
+    assert world.undone == ["b"]
+    assert log.view().faults == []
 
 
 def test_two_threads_of_one_process_do_not_claim_together(log):

@@ -11,77 +11,30 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from resume.conftest import QUICK, Shop
 
 from agent_saga import (
-    AgentKit,
     Applied,
     ConfigurationError,
     NotApplied,
     RecoveryDaemon,
     SagaAborted,
     SagaClosed,
-    Settings,
 )
-from agent_saga.cli.reading import read_log
 from agent_saga.errors import (
     ClaimRefused,
     DuplicateSaga,
     NotSuspendable,
     OutcomeUnknown,
+    RecoveryError,
     ReplayConflict,
     ResultNotRecorded,
     SagaSuspended,
     SagaUnwinding,
 )
+from agent_saga.recovery.queue import cases, close_case, retry_case
 
 pytestmark = pytest.mark.anyio
-QUICK = Settings(settle=0.5, settle_after=0.1, inverse_delay=0.0)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-class Shop:
-    """A kit over a log in files, and a world that is counted beside it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.log = folder / "log"
-        self.world: list[Any] = []
-        self.kit = AgentKit("shop", wal=str(self.log), settings=QUICK)
-        self.fail: BaseException | None = None
-
-        @self.kit.tool("COMPENSABLE")
-        def charge(n: int) -> dict[str, int]:
-            self.world.append(("charge", n))
-            if self.fail is not None:
-                raise self.fail
-            return {"n": n}
-
-        @charge.undo
-        def refund(result: dict[str, int]) -> None:
-            self.world.append(("refund", result["n"]))
-
-        self.charge = charge
-
-    def open(self, **options: Any) -> Any:
-        return self.kit.transaction(saga_id="order-17", **{"resume": True, **options})
-
-    def suspend(self, *numbers: int, **how: Any) -> None:
-        with pytest.raises(SagaSuspended), self.open() as saga:
-            for number in numbers:
-                self.charge(number)
-            saga.suspend("waits for a human", **how)
-
-    def state(self) -> tuple[str, bool]:
-        [view] = read_log(self.log).sagas.values()
-        return view.state.value, view.clean
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Shop:
-    return Shop(tmp_path)
 
 
 def test_a_suspended_saga_goes_on_where_it_was(shop: Shop) -> None:
@@ -315,11 +268,19 @@ def test_at_its_deadline_it_is_undone_and_cannot_be_resumed(shop: Shop) -> None:
 
 
 def test_a_deadline_that_holds_waits_for_a_human(shop: Shop) -> None:
+    shop.suspend(1, deadline=3600.0, at_deadline="hold")
+    assert cases(str(shop.log)) == []
     shop.suspend(1, deadline=0.001, at_deadline="hold")
-    daemon = RecoveryDaemon(str(shop.log), settings=QUICK)
-    daemon.recover_all()
-    daemon.close()
+    [told] = shop.recover().needs_human
+    assert "resume it" in told.reason
+    [found] = cases(str(shop.log))
+    place = shop.place()
+    with pytest.raises(RecoveryError):
+        close_case(place, found.id, by="mara", reason="looked at it")
     assert shop.world == [("charge", 1)]
+    assert retry_case(place, found.id, by="mara").outcome == "undone"
+    assert shop.world == [("charge", 1), ("refund", 1)]
+    assert cases(str(shop.log)) == []
 
 
 DYING = """

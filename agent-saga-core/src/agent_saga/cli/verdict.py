@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 from agent_saga.cli.output import printable
+from agent_saga.cli.place import wal_option
 from agent_saga.domain.lifecycle import SagaState, StepState
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def next_step(view: SagaView, log: Path) -> str:
     """
     if view.clean:
         return ""
-    place = f"--wal-path {shlex.quote(str(log))}"
+    place = wal_option(log)
     if view.state is SagaState.SUSPENDED and not view.faults:
         return "the program resumes it before its deadline: transaction(saga_id=…, resume=True)"
     if view.state in _OPEN and not view.faults:

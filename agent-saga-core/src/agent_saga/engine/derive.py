@@ -17,8 +17,9 @@ from typing import Any, Protocol
 from agent_saga.domain.compensation import Compensation, from_answer
 from agent_saga.domain.templates import Template, template_from
 from agent_saga.engine import calls
-from agent_saga.engine.forms import Form, selected
+from agent_saga.engine.forms import Form, name_of, selected
 from agent_saga.errors import CompensationError, ConfigurationError
+from agent_saga.plugins.callables import parameters_of, required
 from agent_saga.plugins.process import compensator_named
 from agent_saga.plugins.registry import Handler, process_handlers
 
@@ -171,6 +172,25 @@ def _given_provisional(provisional: object) -> Deriver:
     if deriver is None or deriver.needs_result:
         raise ConfigurationError("A provisional inverse cannot read the result.")
     return deriver
+
+
+def helper_form(fn: Callable[..., Any], kind: str) -> Form:
+    """Return the form of a helper (`prepare`, a prober, a reconciler) that asks by name.
+
+    Raises:
+        ConfigurationError: it needs something that `called` could not give it.
+    """
+    form = Form(fn, kind)
+    gets = ("args", *FILLED) if kind == "prepare" else (*ASKED, *FILLED)
+    missing = required(parameters_of(fn)) - {*gets, *form.names[:1]}
+    if missing:
+        raise ConfigurationError(
+            f"The {kind} {name_of(fn)} asks for something that it cannot get: "
+            f"{', '.join(sorted(missing))}.",
+            fix=f"It may ask for {', '.join(gets)} by these names; a first parameter of another "
+            "name gets the arguments of the call.",
+        )
+    return form
 
 
 def called(form: Form, sources: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

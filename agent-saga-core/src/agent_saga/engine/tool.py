@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from agent_saga.domain.semantics import ActionSemantics
-from agent_saga.engine.derive import Deriver, deriver_of, provisional_of
+from agent_saga.engine.derive import Deriver, deriver_of, helper_form, provisional_of
 from agent_saga.engine.forms import Form, name_of
 from agent_saga.engine.retry import Errors, RetryPolicy, error_types
 from agent_saga.errors import ConfigurationError, UndeclaredSemantics
@@ -210,12 +210,12 @@ def declare(
     tool.reversible = tool.semantics is ActionSemantics.REVERSIBLE
     tool.irreversible = tool.semantics is ActionSemantics.IRREVERSIBLE
     tool.set_inverse(deriver_of(compensate), provisional)
-    tool.prepare = _form(prepare, "prepare")
+    tool.prepare = None if prepare is None else helper_form(prepare, "prepare")
     tool.set_prober(prober)
     tool.set_reconciler(reconciler)
     tool.set_bounds(timeout, undo_timeout, settle_after, window)
     tool.retry = _retry(retry)
-    tool.fallback = _form(fallback_action, "fallback")
+    tool.fallback = None if fallback_action is None else Form(fallback_action, "fallback")
     tool.not_applied_on = error_types(not_applied_on, "not_applied_on")
     tool.no_answer_on = error_types(no_answer_on, "no_answer_on")
     tool.idempotent, tool.repeatable, tool.loop_free = bool(idempotent), repeatable, loop_free
@@ -283,10 +283,6 @@ def _semantics(name: str, semantics: object, compensate: object) -> ActionSemant
     )
 
 
-def _form(fn: Callable[..., Any] | None, kind: str) -> Form | None:
-    return None if fn is None else Form(fn, kind)
-
-
 def _retry(retry: object) -> RetryPolicy | None:
     if retry is None or isinstance(retry, RetryPolicy):
         return retry
@@ -310,9 +306,9 @@ def _observer(
     if given is None:
         return None, None
     if isinstance(given, str):
-        return Form(registry.get(given).fn, kind), given
+        return helper_form(registry.get(given).fn, kind), given
     if callable(given):
-        return Form(given, kind), _registered_name(given, registry)
+        return helper_form(given, kind), _registered_name(given, registry)
     raise ConfigurationError(f"{kind}= takes a function or a registered name, not {given!r}.")
 
 

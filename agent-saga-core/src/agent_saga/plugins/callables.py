@@ -12,14 +12,17 @@ from __future__ import annotations
 import functools
 import inspect
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from agent_saga.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["is_async_callable", "parameters_of", "refuse_generators"]
+__all__ = ["BY_NAME", "is_async_callable", "parameters_of", "refuse_generators", "required"]
+
+BY_NAME: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+"""The kinds of parameters that can be given by keyword."""
 
 
 def parameters_of(fn: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
@@ -28,6 +31,15 @@ def parameters_of(fn: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
         return inspect.signature(fn).parameters
     except (TypeError, ValueError):
         return MappingProxyType({})
+
+
+def required(parameters: Mapping[str, inspect.Parameter]) -> set[str]:
+    """Return the names of those that can be given by keyword and have no default."""
+    return {
+        name
+        for name, parameter in parameters.items()
+        if parameter.default is inspect.Parameter.empty and parameter.kind in BY_NAME
+    }
 
 
 def is_async_callable(fn: Callable[..., Any]) -> bool:

@@ -23,7 +23,13 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_saga.errors import ConfigurationError, UnknownHandler
-from agent_saga.plugins.callables import is_async_callable, parameters_of, refuse_generators
+from agent_saga.plugins.callables import (
+    BY_NAME,
+    is_async_callable,
+    parameters_of,
+    refuse_generators,
+    required,
+)
 from agent_saga.plugins.named import NamedRegistry
 from agent_saga.plugins.ownership import Owner, owner_of
 
@@ -96,7 +102,7 @@ class Handler:
         """Say whether the function accepts this keyword argument."""
         parameter = self.parameters.get(name)
         if parameter is not None:
-            return parameter.kind in _BY_NAME
+            return parameter.kind in BY_NAME
         return any(p.kind is inspect.Parameter.VAR_KEYWORD for p in self.parameters.values())
 
     def misfit(self, names: Iterable[str], *, filled: Iterable[str] = ()) -> str:
@@ -112,7 +118,7 @@ class Handler:
         unknown = [name for name in given if not self.takes(name)]
         if unknown:
             return f"{self.name} has no parameter {unknown[0]!r}"
-        missing = _required(self.parameters) - set(given) - set(filled)
+        missing = required(self.parameters) - set(given) - set(filled)
         return f"{self.name} also needs {', '.join(sorted(missing))}" if missing else ""
 
     def promises(self) -> tuple[bool, bool, float | None]:
@@ -121,17 +127,6 @@ class Handler:
 
     def __repr__(self) -> str:
         return f"Handler({self.name!r}, {self.owner!r})"
-
-
-_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-
-
-def _required(parameters: Mapping[str, inspect.Parameter]) -> set[str]:
-    return {
-        name
-        for name, parameter in parameters.items()
-        if parameter.default is inspect.Parameter.empty and parameter.kind in _BY_NAME
-    }
 
 
 class HandlerRegistry(NamedRegistry[Handler]):

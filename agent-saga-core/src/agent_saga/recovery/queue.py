@@ -24,6 +24,7 @@ from agent_saga.recovery.claim import OWNED, Place, claimed, give_back
 from agent_saga.recovery.rebuild import rebuilt
 from agent_saga.recovery.recover import Recovered, bare, undo_saga
 from agent_saga.recovery.survey import Found, survey
+from agent_saga.recovery.suspended import held
 from agent_saga.wal.encoding import masked
 from agent_saga.wal.takeover import dead_writer
 
@@ -86,6 +87,11 @@ def close_case(place: Place, saga: str, *, by: str, reason: str) -> None:
 
 
 def _check_case(found: Found) -> None:
+    if held(found) and not found.problems:
+        raise RecoveryError(
+            f"Saga {found.id} waits; what it did stands, so it cannot be closed.",
+            fix="Resume it by its id, or undo it: agent-saga queue retry",
+        )
     if is_case(found):
         return
     state = found.view.state
@@ -150,7 +156,7 @@ def _check_retry(found: Found) -> None:
             f"The records of saga {found.id} cannot be trusted: {found.problems[0]}.",
             fix="Look at the world, put it right, and close the case: agent-saga queue close",
         )
-    if found.view.state not in _RETRIED:
+    if found.view.state not in _RETRIED and not held(found):
         raise RecoveryError(
             f"Saga {found.id} is {found.view.state.value}; there is nothing to retry."
         )

@@ -17,7 +17,6 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple
 
-from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.domain.effective import facts_of
 from agent_saga.domain.lifecycle import SagaState, StepState
 from agent_saga.domain.records import Ev
@@ -32,6 +31,7 @@ from agent_saga.errors import AgentSagaError, ClaimRefused, one_line
 from agent_saga.recovery.claim import OWNED, Claimed, Place, claimed, give_back
 from agent_saga.recovery.rebuild import rebuilt
 from agent_saga.recovery.survey import Found
+from agent_saga.recovery.suspended import overdue
 
 log = logging.getLogger("agent_saga.recovery")
 
@@ -80,18 +80,6 @@ def recoverable(found: Found) -> bool:
     """Say whether recovery may act on a saga, if its owner is dead or has released it."""
     state = found.view.state
     return state in OWNED or state is SagaState.RELEASED or overdue(found)
-
-
-def overdue(found: Found) -> bool:
-    """Say whether a suspended saga has waited too long, and is to be undone then."""
-    if found.view.state is not SagaState.SUSPENDED:
-        return False
-    suspensions = [r for r in found.effective.records if r.event == Ev.SAGA_SUSPENDED]
-    facts = facts_of(suspensions[-1]) if suspensions else {}
-    deadline = facts.get("deadline")
-    if not isinstance(deadline, int) or facts.get("at_deadline") != "undo":
-        return False
-    return SYSTEM_CLOCK.now_us() > deadline
 
 
 def unsettled(found: Found) -> bool:

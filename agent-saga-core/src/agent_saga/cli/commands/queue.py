@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +9,7 @@ import click
 from agent_saga.cli.exits import Exit
 from agent_saga.cli.options import import_option, log_options
 from agent_saga.cli.output import counted, printable, say, say_json
-from agent_saga.cli.place import log_path
+from agent_saga.cli.place import log_path, wal_option
 from agent_saga.cli.recovering import as_document, opened, result_lines, saga_of
 from agent_saga.recovery.queue import case_of, cases
 
@@ -49,8 +48,7 @@ def list_cases(wal_path: str | None, *, as_json: bool) -> Exit:
 
 def _summary(path: Path, found: int) -> str:
     if found:
-        place = f"--wal-path {shlex.quote(str(path))}"
-        return f"{counted(found, 'case')}. Next: agent-saga queue show SAGA {place}"
+        return f"{counted(found, 'case')}. Next: agent-saga queue show SAGA {wal_option(path)}"
     return "Nothing needs a human." if path.exists() else "There is no log here yet."
 
 
@@ -70,7 +68,7 @@ def show_case(saga: str, wal_path: str | None, *, as_json: bool) -> Exit:
     say(*[f"  {printable(problem)}" for problem in case.problems])
     for step in case.view.standing:
         say(f"  may stand: {printable(step.tool)} ({step.state.value}) {printable(step.detail)}")
-    place = f"--wal-path {shlex.quote(str(path))}"
+    place = wal_option(path)
     say(
         "Look at the world. Then either",
         f"  agent-saga queue retry {case.id} {place} --by NAME --import MODULE",

@@ -9,6 +9,7 @@ import click
 from agent_saga.cli.exits import Exit
 from agent_saga.cli.options import import_option, leave_missing_option, log_options
 from agent_saga.cli.output import counted, printable, say, say_json
+from agent_saga.cli.place import log_path, wal_option
 from agent_saga.cli.recovering import (
     as_document,
     check_handlers,
@@ -52,6 +53,8 @@ def command(
     else:
         say(*result_lines(result.sagas))
         say(_summary(len(result.sagas), len(result.needs_human), result.damages))
+        if result.needs_human:
+            say(f"Next: agent-saga queue list {wal_option(log_path(wal_path))}")
     return Exit.CLEAN if result.clean else Exit.NOT_CLEAN
 
 
@@ -62,7 +65,7 @@ def _summary(sagas: int, human: int, damages: int) -> str:
     told = f"{counted(sagas, 'saga')} looked after; {need} a human"
     if damages:
         told += f"; {counted(damages, 'place')} of the log cannot be read"
-    return f"{told}." + (" See: agent-saga queue list" if human else "")
+    return f"{told}."
 
 
 def _planned(plans: list[Plan], *, as_json: bool) -> Exit:
