@@ -31,6 +31,7 @@ PACKAGES = [
     *sorted(f"packages/{p.parent.name}" for p in ROOT.glob("packages/*/pyproject.toml")),
 ]
 PYTHONS = list(interpreters.SUPPORTED)
+FRAMEWORKS = ["packages/agent-saga-langgraph"]
 GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")
 
 nox.needs_version = ">=2026.4"
@@ -50,8 +51,18 @@ def group(name: str) -> list[str]:
 
 
 def install(session: nox.Session, *groups: str, packages: list[str] = PACKAGES) -> None:
-    """Install packages of this workspace to be edited in place, and dependency groups."""
-    session.install(*edited(packages), *(line for name in groups for line in group(name)))
+    """Install packages of this workspace to be edited in place, and dependency groups.
+
+    A group that is named after a package is what its tests need beside it.
+    """
+    lines = [line for name in groups for line in group(name)]
+    session.install(*edited(packages), *lines, *needed(packages))
+
+
+def needed(packages: list[str]) -> list[str]:
+    """Return what the tests of these packages need beside them."""
+    names = [Path(package).name for package in packages]
+    return [line for name in names if name in GROUPS["dependency-groups"] for line in group(name)]
 
 
 def edited(packages: list[str]) -> list[str]:
@@ -116,6 +127,17 @@ def lowest(session: nox.Session) -> None:
     environ = {"UV_CONSTRAINT": pins, "PIP_CONSTRAINT": pins}
     session.install(*edited(beside(CORE)), *group("test"), env=environ)
     pytest(session, tests_of(CORE))
+
+
+@nox.session(tags=["full"])
+@nox.parametrize("package", FRAMEWORKS, ids=[Path(name).name for name in FRAMEWORKS])
+def oldest(session: nox.Session, package: str) -> None:
+    """Each framework package's tests with the oldest framework that it claims to work with."""
+    pins = str(ROOT / "constraints" / "lowest.txt")
+    environ = {"UV_CONSTRAINT": pins, "PIP_CONSTRAINT": pins}
+    chosen = beside(package)
+    session.install(*edited(chosen), *group("test"), *needed(chosen), env=environ)
+    pytest(session, tests_of(package))
 
 
 @nox.session(tags=["full"])
@@ -209,7 +231,7 @@ def wheels(session: nox.Session) -> None:
             session.install(
                 *[str(wheel) for name, wheel in built.items() if Path(name).name in names]
             )
-        session.install(*map(str, built.values()), *group("test"))
+        session.install(*map(str, built.values()), *group("test"), *needed(PACKAGES))
         session.chdir(_copy_tests(Path(folder, "copy")))
         session.run("python", str(ROOT / "tools" / "installed.py"))
         for package in PACKAGES:

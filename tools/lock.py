@@ -28,8 +28,9 @@ PROJECTS = sorted(
 def main() -> int:
     """Write both files; return 0, or raise when uv finds no solution."""
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["dependency-groups"]
+    own = [name for name in groups if name.startswith("agent-saga-")]
     _write("latest.txt", "highest", list(groups))
-    _write("lowest.txt", "lowest-direct", ["test"])
+    _write("lowest.txt", "lowest-direct", ["test", *own])
     return 0
 
 

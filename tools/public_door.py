@@ -2,9 +2,10 @@
 
 Rules of this part:
 
-- A door is a module whose `__all__` names what users may use: the core has one, the testing package
-  one for each of its parts. Each name is described by its kind and by what a caller can see:
-  signatures, public methods, members, bases among public classes, an error's code.
+- A door is a module whose `__all__` names what users may use: the core and each framework package
+  have one, the testing package one for each of its parts. Each name is described by its kind and by
+  what a caller can see: signatures, public methods, members, bases among public classes, an error's
+  code.
 - The description is the same on every supported Python; what differs between them is left out.
 - The core's door loads its names late, which type checkers cannot follow; a stub beside it says the
   same to them.
@@ -44,7 +45,8 @@ def doors() -> list[str]:
     testing = importlib.import_module("agent_saga_testing")
     parts = pkgutil.walk_packages(testing.__path__, "agent_saga_testing.")
     public = [part.name for part in parts if not part.name.rpartition(".")[2].startswith("_")]
-    return ["agent_saga", *(n for n in public if hasattr(importlib.import_module(n), "__all__"))]
+    shown = [name for name in public if hasattr(importlib.import_module(name), "__all__")]
+    return ["agent_saga", "agent_saga_langgraph", *shown]
 
 
 def stub(door: Any) -> str:

@@ -29,7 +29,7 @@ def start(folder, path, *arguments):
 
 def test_the_promised_programs_are_there():
     names = {path.name for path in EXAMPLES}
-    assert names >= {"demo.py", "multi_domain.py", "chaos_demo.py"}
+    assert names >= {"demo.py", "multi_domain.py", "chaos_demo.py", "langgraph_agent.py"}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)

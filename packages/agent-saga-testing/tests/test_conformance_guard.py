@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from agent_saga.state.base import Capabilities
+from agent_saga_testing.integration.conformance import IntegrationConformance
 from agent_saga_testing.kits.conformance import Conformance, lost_cases, standard_cases
 from agent_saga_testing.kits.state import StateConformance
 from agent_saga_testing.kits.wal import WALConformance
@@ -72,7 +73,7 @@ def test_the_guard_itself_cannot_be_taken_out():
         kit(test_every_standard_case_stands=None)
 
 
-@pytest.mark.parametrize("base", [StateConformance, WALConformance])
+@pytest.mark.parametrize("base", [StateConformance, WALConformance, IntegrationConformance])
 def test_every_case_of_a_kit_is_a_standard_one(base):
     names = {name for name in dir(base) if name.startswith("test_")}
     assert set(standard_cases(base)) == names

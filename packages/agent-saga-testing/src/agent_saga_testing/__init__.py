@@ -9,5 +9,6 @@ Each part is a module of its own, imported by whoever uses it:
 - `crash`: agents and daemons in real processes, killed where a test says.
 - `doubles`: a log and a state store in memory, which pass the same kits as the real ones.
 - `kits`: the conformance kits for log and state backends.
+- `integration`: the conformance kit for packages that put agent-saga into an agent framework.
 - `pytest_plugin`: fixtures for all of these, found by pytest by itself.
 """

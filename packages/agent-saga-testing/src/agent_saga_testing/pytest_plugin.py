@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from agent_saga_testing.faults import FaultyPort
     from agent_saga_testing.world import World
 
-pytest.register_assert_rewrite("agent_saga_testing.kits")
+pytest.register_assert_rewrite("agent_saga_testing.kits", "agent_saga_testing.integration")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -81,9 +81,10 @@ class Conformance:
 
 def standard_cases(cls: type) -> dict[str, Callable[..., Any]]:
     """Return the cases of the kit that a test class is made of, by name."""
+    ours = (__package__ or "").rpartition(".")[0] + "."
     found: dict[str, Callable[..., Any]] = {}
     for part in reversed(cls.__mro__):
-        if part.__module__.startswith(__package__ + "."):
+        if part.__module__.startswith(ours):
             found.update((n, c) for n, c in vars(part).items() if n.startswith("test_"))
     return found
 

@@ -1,0 +1,147 @@
+"""One call of a tool's function as a step of the saga round it.
+
+Rules of this part:
+
+- Below every place where a framework turns an exception into text: so a step ends as its function
+  did, and not as the model is told.
+- What the model chose is recorded; what the framework injects (state, store, configuration) is
+  passed on and stands in no record.
+- An interrupt is no failure. Whatever came before it in the function runs again on resume, so
+  unless the tool says that this is nothing (`asks_first`), the call's outcome is unknown.
+- Where a tool failure is to undo the run (`on_tool_failure="rollback"`), the failure leaves the
+  graph at once, past every handler that would make it text.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from langgraph.errors import GraphBubbleUp, GraphInterrupt
+
+from agent_saga.engine.boundary import current_scope
+from agent_saga.engine.saga import Scope
+from agent_saga.engine.wrap import Invocation, SagaTool
+from agent_saga.errors import ConfigurationError, RefusedError
+from agent_saga.wal.encoding import mac
+from agent_saga_langgraph.attempts import attempts_of
+
+log = logging.getLogger("agent_saga.langgraph")
+
+calling: contextvars.ContextVar[str | None] = contextvars.ContextVar(
+    "agent_saga_langgraph_call", default=None
+)
+"""The model's id of the call that is about to reach its function."""
+
+undo_on_failure: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "agent_saga_langgraph_undo_on_failure", default=False
+)
+
+
+class ToolFailed(GraphBubbleUp):
+    """A tool failed where that undoes the run; leaves the graph past every error handler.
+
+    Args:
+        cause: what the tool raised.
+    """
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+class Effect:
+    """A function behind a tool.
+
+    Args:
+        tool: the function, declared and wrapped.
+        visible: the arguments that the model chooses; None means all.
+    """
+
+    __slots__ = ("_visible", "tool")
+
+    def __init__(self, tool: SagaTool[..., Any], visible: frozenset[str] | None = None) -> None:
+        self.tool = tool
+        self._visible = visible
+
+    def function(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what stands in the original's place, with its signature."""
+        form = self._coroutine() if self.tool.tool.form.is_async else self._plain()
+        replaced = functools.wraps(original)(form)
+        replaced.__dict__["agent_saga_effect"] = self
+        return replaced
+
+    def _plain(self) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            return self._run(args, kwargs)
+
+        return run
+
+    def _coroutine(self) -> Callable[..., Any]:
+        async def run(*args: Any, **kwargs: Any) -> Any:
+            return await self._arun(args, kwargs)
+
+        return run
+
+    def _run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        scope = current_scope.get()
+        if scope is None:
+            return self.tool.invoke(None, args, kwargs, form="sync")
+        call = self._invocation(scope, args, kwargs)
+        token = calling.set(None)
+        try:
+            return call.run()
+        except Exception as error:
+            raise self._leaving(error) from error
+        finally:
+            calling.reset(token)
+
+    async def _arun(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        scope = current_scope.get()
+        if scope is None:
+            return await self.tool.invoke(None, args, kwargs, form="async")
+        call = self._invocation(scope, args, kwargs)
+        token = calling.set(None)
+        try:
+            return await call.start()
+        except Exception as error:
+            raise self._leaving(error) from error
+        finally:
+            calling.reset(token)
+
+    def _invocation(self, scope: Scope, args: Sequence[Any], kwargs: dict[str, Any]) -> Invocation:
+        saga, tool = scope.saga, self.tool.tool
+        if None not in (self.tool.kit, saga.kit) and saga.kit is not self.tool.kit:
+            raise ConfigurationError(
+                f"{tool.name} is bound to another kit than the boundary that it is called in.",
+                fix="Wrap the tool with the boundary's kit.",
+            )
+        arguments = self._chosen(tool.form.named(args, kwargs))
+        fingerprint = mac(saga.salt, arguments)
+        key = attempts_of(saga).key(saga, tool, calling.get(), fingerprint)
+        return Invocation(scope, tool, arguments, args, kwargs, key)
+
+    def _chosen(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        visible = self._visible
+        return {n: v for n, v in arguments.items() if visible is None or n in visible}
+
+    def _leaving(self, error: Exception) -> Exception:
+        """Return what a failed call raises to the framework."""
+        if isinstance(error, GraphInterrupt):
+            self._say_interrupted()
+        if isinstance(error, (GraphBubbleUp, RefusedError)) or not undo_on_failure.get():
+            return error
+        return ToolFailed(error)
+
+    def _say_interrupted(self) -> None:
+        tool = self.tool.tool
+        if not tool.reversible and GraphInterrupt not in tool.not_applied_on:
+            log.warning(
+                "%s interrupted its graph, and may have changed something before; it will not "
+                "be run again. Declare asks_first=True if all its interrupts come before its "
+                "effect.",
+                tool.name,
+            )

@@ -1,0 +1,21 @@
+"""Says that this package is here; found through the entry point group `agent_saga`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_saga.plugins.markers import hookimpl
+from agent_saga_langgraph.versions import RANGES, text
+
+if TYPE_CHECKING:
+    from agent_saga.plugins.integrations import IntegrationRegistry
+
+
+@hookimpl
+def saga_register_integrations(registry: IntegrationRegistry) -> None:
+    """Register LangGraph and the range of its versions, without importing it."""
+    registry.add(
+        "langgraph",
+        package="agent_saga_langgraph",
+        supports=f"langgraph{text(RANGES['langgraph'])}",
+    )

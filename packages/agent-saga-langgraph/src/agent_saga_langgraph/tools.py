@@ -1,0 +1,276 @@
+"""Tools of LangChain as steps: `wrap_tool`, `wrap_tools`, and `safe_tool` from a function.
+
+Rules of this part:
+
+- A wrapped tool is a copy of the tool, of a subclass of its class: name, description, argument
+  schema, artifact, injected arguments and `return_direct` are the tool's own.
+- Only the function behind it is replaced (`func` and `coroutine`, or `_run` and `_arun` where a
+  class brings its own), so the step sees the raw result.
+- A call that the gate refuses had no effect and is no failure: the model is told rule and reason.
+  What says that the program or the saga is at fault leaves the run as an error.
+- A read that failed, or that was interrupted, changed nothing and may run again.
+- A tool that is wrapped already is not wrapped again.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool, StructuredTool, Tool
+from langgraph.errors import GraphInterrupt
+
+from agent_saga.domain.semantics import ActionSemantics
+from agent_saga.engine.wrap import SagaTool
+from agent_saga.errors import (
+    ConfigurationError,
+    NoBoundary,
+    RefusedError,
+    SagaClosed,
+    SagaFenced,
+    SagaForked,
+    SagaUnwinding,
+)
+from agent_saga.kit.tools import tool as bare_tool
+from agent_saga_langgraph.declarations import Declaration, Declarations, checked, undeclared
+from agent_saga_langgraph.effects import Effect, calling
+
+if TYPE_CHECKING:
+    from agent_saga.kit.agent_kit import AgentKit
+
+T = TypeVar("T", bound=BaseTool)
+
+_FAULTS = (NoBoundary, SagaClosed, SagaFenced, SagaForked, SagaUnwinding)
+_classes: dict[type[BaseTool], type[BaseTool]] = {}
+
+
+def wrap_tool(
+    tool: T,
+    *,
+    semantics: ActionSemantics | str | None = None,
+    compensate: object = None,
+    kit: AgentKit | None = None,
+    timeout: float | None = None,
+    name: str | None = None,
+    **options: Any,
+) -> T:
+    """Return a copy of a tool whose calls are steps of the boundary that they are made in.
+
+    Args:
+        tool: any tool of LangChain.
+        semantics: REVERSIBLE, COMPENSABLE or IRREVERSIBLE; `compensate=` alone means COMPENSABLE.
+        compensate: a template, a dict of `handler` and `kwargs`, or a factory on the raw result.
+        kit: the kit that the tool belongs to.
+        timeout: seconds for one attempt.
+        name: how log, rules and reports name it; the tool's own name when not given.
+        options: `asks_first=True` if all interrupts in the tool come before its effect; further
+            options of `agent_saga.engine.tool.declare`.
+
+    Raises:
+        UndeclaredSemantics: nothing says what the tool does to the world.
+        ConfigurationError: it is wrapped already, or an option does not fit.
+
+    Outside a boundary it runs as the bare tool with one warning; an IRREVERSIBLE one is refused.
+    """
+    if is_wrapped(tool):
+        raise ConfigurationError(f"{tool.name} is a tool of agent-saga already.")
+    given = {"semantics": semantics, "compensate": compensate, "timeout": timeout, **options}
+    given["name"] = name or tool.name
+    return _wrapped(tool, kit, given)
+
+
+def wrap_tools(
+    tools: Iterable[BaseTool], declared: Declarations, *, kit: AgentKit | None = None
+) -> list[BaseTool]:
+    """Return tools as steps, each as it is declared.
+
+    Args:
+        tools: tools of LangChain; those that are wrapped already stay as they are.
+        declared: a declaration for each of the others, by name.
+        kit: the kit that they belong to.
+
+    Raises:
+        UndeclaredTool: some have no declaration; the error names all of them.
+        ConfigurationError: a declaration names no tool.
+    """
+    given, declarations = list(tools), checked(declared)
+    names = {tool.name for tool in given}
+    idle = sorted(set(declarations) - names)
+    if idle:
+        raise ConfigurationError(
+            f"There is no tool {', '.join(idle)}; the tools are {', '.join(sorted(names))}."
+        )
+    missing = [t.name for t in given if not is_wrapped(t) and t.name not in declarations]
+    if missing:
+        raise undeclared(missing)
+    return [
+        tool if is_wrapped(tool) else wrap_as(tool, declarations[tool.name], kit) for tool in given
+    ]
+
+
+def wrap_as(tool: T, declaration: Declaration, kit: AgentKit | None) -> T:
+    """Return a tool as a step, as it is declared."""
+    return _wrapped(tool, kit, {"name": tool.name, **declaration.options})
+
+
+def safe_tool(
+    fn: Callable[..., Any] | SagaTool[..., Any],
+    semantics: ActionSemantics | str | None = None,
+    compensate: object = None,
+    *,
+    kit: AgentKit | None = None,
+    **options: Any,
+) -> BaseTool:
+    """Return a tool of LangChain made from a function, whose calls are steps.
+
+    Args:
+        fn: a function or coroutine function with a docstring and annotations; or one that is
+            declared already, with `@kit.tool(…)`, and then takes no further options.
+        semantics: as for `wrap_tool`.
+        compensate: as for `wrap_tool`.
+        kit: the kit that the tool belongs to.
+        options: as for `wrap_tool`.
+
+    Raises:
+        UndeclaredSemantics: nothing says what the tool does to the world.
+        ConfigurationError: an option does not fit.
+    """
+    if not isinstance(fn, SagaTool):
+        tool = _made_from(fn, options.pop("name", None))
+        return wrap_tool(tool, semantics=semantics, compensate=compensate, kit=kit, **options)
+    if options or semantics is not None or compensate is not None:
+        raise ConfigurationError(f"{fn.tool.name} is declared already; it takes no more options.")
+    return _replaced(_made_from(fn.tool.fn, fn.tool.name), lambda _: fn)
+
+
+def is_wrapped(tool: BaseTool) -> bool:
+    """Say whether a tool's calls are steps already."""
+    return type(tool) in _classes.values()
+
+
+def is_read(tool: BaseTool) -> bool:
+    """Say whether a wrapped tool leaves nothing behind."""
+    return all(effect.tool.tool.reversible for effect in _effects(tool))
+
+
+def _effects(tool: BaseTool) -> list[Effect]:
+    found = [getattr(tool, name, None) for name in ("func", "coroutine", "_run", "_arun")]
+    effects = [getattr(function, "agent_saga_effect", None) for function in found]
+    return [effect for effect in effects if effect is not None]
+
+
+def _made_from(fn: Callable[..., Any], name: str | None) -> StructuredTool:
+    import inspect  # noqa: PLC0415 - used here only
+
+    how = "coroutine" if inspect.iscoroutinefunction(fn) else "func"
+    return StructuredTool.from_function(**{how: fn}, name=name)  # type: ignore[arg-type]
+
+
+def _wrapped(tool: T, kit: AgentKit | None, options: dict[str, Any]) -> T:
+    given = _with_defaults(options)
+    return _replaced(tool, lambda fn: _declared(fn, kit, given))
+
+
+def _with_defaults(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a tool for the engine, which knows nothing of interrupts and reads."""
+    given = dict(options)
+    harmless = given.get("not_applied_on") or ()
+    several = harmless if isinstance(harmless, tuple) else (harmless,)
+    if given.pop("asks_first", False):
+        given["not_applied_on"] = (*several, GraphInterrupt)
+    semantics = given.get("semantics")
+    if semantics is not None and ActionSemantics.parse(semantics) is ActionSemantics.REVERSIBLE:
+        given["not_applied_on"] = (*several, Exception)
+        given.setdefault("idempotent", True)
+    return given
+
+
+def _declared(
+    fn: Callable[..., Any], kit: AgentKit | None, options: dict[str, Any]
+) -> SagaTool[..., Any]:
+    if isinstance(fn, SagaTool):
+        raise ConfigurationError(
+            f"{fn.tool.name} is declared already.", fix="Make the tool with safe_tool(…) alone."
+        )
+    return bare_tool(**options)(fn) if kit is None else kit.safe_tool(fn, **options)
+
+
+def _replaced(tool: T, declare: Callable[[Callable[..., Any]], SagaTool[..., Any]]) -> T:
+    """Return a copy of a tool with declared functions in the place of its own."""
+    visible = _visible(tool)
+
+    def step(fn: Callable[..., Any]) -> Callable[..., Any]:
+        return Effect(declare(fn), visible).function(fn)
+
+    own: dict[str, Any] = {}
+    if isinstance(tool, (StructuredTool, Tool)):
+        own = {name: fn for name in ("func", "coroutine") if (fn := getattr(tool, name))}
+    copy = tool.model_copy(update={name: step(fn) for name, fn in own.items()})
+    object.__setattr__(copy, "__class__", _class_of(type(tool)))
+    if not isinstance(tool, (StructuredTool, Tool)):
+        for name in ("_run", "_arun"):
+            if getattr(type(tool), name) is not getattr(BaseTool, name):
+                object.__setattr__(copy, name, step(getattr(tool, name)))
+    return copy
+
+
+def _visible(tool: BaseTool) -> frozenset[str] | None:
+    """Return the names of the arguments that the model chooses; None when that is unknown."""
+    schema: Any = tool.tool_call_schema
+    if isinstance(schema, dict):
+        return frozenset(schema.get("properties", ()))
+    fields = getattr(schema, "model_fields", None) or getattr(schema, "__fields__", {})
+    return frozenset(fields) if fields and not isinstance(tool, Tool) else None
+
+
+def _class_of(base: type[BaseTool]) -> type[BaseTool]:
+    """Return the subclass of a tool's class that notes the call's id and tells of refusals."""
+    found = _classes.get(base)
+    if found is not None:
+        return found
+
+    def invoke(self: BaseTool, input: Any, config: Any = None, **kwargs: Any) -> Any:  # noqa: A002
+        token = calling.set(_call_id(input))
+        try:
+            return base.invoke(self, input, config, **kwargs)
+        except RefusedError as refusal:
+            return _told(self, input, refusal)
+        finally:
+            calling.reset(token)
+
+    async def ainvoke(self: BaseTool, input: Any, config: Any = None, **kwargs: Any) -> Any:  # noqa: A002
+        token = calling.set(_call_id(input))
+        try:
+            return await base.ainvoke(self, input, config, **kwargs)
+        except RefusedError as refusal:
+            return _told(self, input, refusal)
+        finally:
+            calling.reset(token)
+
+    body = {
+        "__doc__": base.__doc__,
+        "__module__": base.__module__,
+        "invoke": functools.wraps(base.invoke)(invoke),
+        "ainvoke": functools.wraps(base.ainvoke)(ainvoke),
+    }
+    return _classes.setdefault(base, type(base.__name__, (base,), body))
+
+
+def _call_id(given: Any) -> str | None:
+    call = isinstance(given, dict) and given.get("type") == "tool_call"
+    return given.get("id") if call else None
+
+
+def _told(tool: BaseTool, given: Any, refusal: RefusedError) -> ToolMessage:
+    """Return what the model is told of a refusal; raise what is no refusal of this call.
+
+    Raises:
+        RefusedError: the call came from no model, or the saga takes no more steps.
+    """
+    call = _call_id(given)
+    if call is None or isinstance(refusal, _FAULTS):
+        raise refusal
+    text = f"{tool.name} was refused and had no effect (rule {refusal.rule}): {refusal.reason}"
+    return ToolMessage(text, name=tool.name, tool_call_id=call, status="error")

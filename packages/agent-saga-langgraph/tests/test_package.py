@@ -1,0 +1,85 @@
+"""What the package is from outside: what importing it loads, its versions, its registration."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+
+import agent_saga_langgraph
+from agent_saga import ConfigurationError
+from agent_saga.plugins.integrations import IntegrationRegistry
+from agent_saga_langgraph import plugin, versions
+
+NAMES = {
+    *("saga_agent", "saga_run", "saga_run_sync", "saga_stream", "saga_stream_sync"),
+    *("safe_tool", "wrap_tool", "wrap_tools", "last_report", "SagaMiddleware", "SagaToolNode"),
+    *("tool_node_kwargs", "compensable", "read_only", "irreversible"),
+}
+
+
+def test_the_promised_names_are_there():
+    assert set(agent_saga_langgraph.__all__) >= NAMES
+    for name in agent_saga_langgraph.__all__:
+        assert getattr(agent_saga_langgraph, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'saga_rum'"):
+        agent_saga_langgraph.saga_rum  # noqa: B018 - reading it is the test
+    assert set(dir(agent_saga_langgraph)) >= NAMES
+
+
+@pytest.mark.parametrize("name", ["agent_saga_langgraph", "agent_saga_langgraph.plugin"])
+def test_importing_it_loads_no_framework(name):
+    program = (
+        f"import sys, {name}; "
+        "print([m for m in sys.modules if m.partition('.')[0] in ('langgraph', 'langchain_core')])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout.strip() == b"[]"
+
+
+def test_tools_need_no_langchain():
+    program = (
+        "import sys; sys.modules['langchain'] = None; "
+        "from agent_saga_langgraph import saga_agent, saga_run, SagaToolNode, wrap_tool"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize(
+    ("installed", "fits"),
+    [("1.1.9", False), ("1.2.0", True), ("1.2.0rc1", True), ("1.99", True), ("2.0.0", False)],
+)
+def test_a_version_outside_the_range_is_refused(installed, fits, monkeypatch):
+    monkeypatch.setattr(metadata, "version", lambda name: installed)
+    ranges = {"langgraph": versions.RANGES["langgraph"]}
+    if fits:
+        versions.check(ranges)
+        return
+    with pytest.raises(ConfigurationError, match=rf"langgraph>=1.2,<2, and langgraph {installed}"):
+        versions.check(ranges)
+
+
+def test_a_framework_that_is_missing_is_named():
+    with pytest.raises(ConfigurationError, match="no-such-framework is not installed") as missing:
+        versions.check({"no-such-framework": ((1,), (2,))})
+    assert missing.value.fix == 'pip install "no-such-framework>=1,<2"'
+
+
+def test_the_ranges_are_those_of_the_package():
+    required = metadata.requires("agent-saga-langgraph")
+    for name, bounds in {**versions.RANGES, **versions.LANGCHAIN}.items():
+        [line] = [r for r in required if r.partition(";")[0].strip().startswith(f"{name}<")]
+        assert set(line.partition(";")[0].strip()[len(name) :].split(",")) == set(
+            versions.text(bounds).split(",")
+        )
+
+
+def test_it_registers_itself():
+    registry = IntegrationRegistry()
+    plugin.saga_register_integrations(registry)
+    found = registry.find("langgraph")
+    assert (found.package, found.supports) == ("agent_saga_langgraph", "langgraph>=1.2,<2")
+    entries = metadata.entry_points(group="agent_saga", name="langgraph")
+    assert [entry.load() for entry in entries] == [plugin]

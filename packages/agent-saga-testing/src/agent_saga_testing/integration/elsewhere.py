@@ -1,0 +1,67 @@
+"""Parts of a case that run in a process of their own, which may die."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import inspect
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agent_saga_testing.integration.driver import AgentDriver, Call, CaseTool, Ended, Options, Turn
+from agent_saga_testing.integration.tools import Tools
+from agent_saga_testing.kits.processes import Process
+
+__all__ = ["agent_of", "book", "run_and_die", "run_elsewhere"]
+
+
+def run_elsewhere(driver: type[AgentDriver], folder: Path, script: Sequence[Turn]) -> Ended:
+    """Run a resumable agent in another process, which then ends."""
+    with Process(_run, *_reference(driver), folder, script) as process:
+        return Ended(*process.answer())
+
+
+def run_and_die(driver: type[AgentDriver], folder: Path, script: Sequence[Turn]) -> None:
+    """Run a resumable agent in another process, which dies on the way.
+
+    Raises:
+        AssertionError: it did not die.
+    """
+    with Process(_run, *_reference(driver), folder, script) as process:
+        try:
+            answer = process.answer()
+        except ChildProcessError:
+            return
+    raise AssertionError(f"The process lived, and answered {answer!r}.")
+
+
+def agent_of(driver: AgentDriver, tools: Tools, script: Sequence[Turn]) -> Any:
+    """Return the resumable agent that both processes of a case make."""
+    ask = driver.asks()
+    known = [tools.book(), tools.dies_once(), tools.look_up()]
+    return driver.agent(
+        driver.kit(), script, [*known, CaseTool("ask", ask)], Options(resumable=True)
+    )
+
+
+def _reference(driver: type[AgentDriver]) -> tuple[str, str]:
+    return inspect.getfile(driver), driver.__qualname__
+
+
+def _run(file: str, name: str, folder: Path, script: Sequence[Turn]) -> tuple[str, bool]:
+    spec = importlib.util.spec_from_file_location("agent_saga_driver", file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} cannot be loaded.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    driver: AgentDriver = getattr(module, name)(folder)
+    ended = asyncio.run(driver.run(agent_of(driver, Tools(folder), script)))
+    return ended.text, ended.waits
+
+
+def book(*items: str) -> list[Call]:
+    """Return calls of `book` for items, as one turn of the model."""
+    return [Call("book", {"item": item}) for item in items]
