@@ -22,7 +22,6 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from msgspec import Struct
@@ -350,7 +349,13 @@ def module_of(fn: Callable[..., Any]) -> str:
     if spec is not None:
         return str(spec.name).removesuffix(".__main__")
     path = getattr(main, "__file__", None)
-    return Path(path).stem if path else module
+    return _stem(path) if path else module
+
+
+def _stem(path: str) -> str:
+    from pathlib import Path  # noqa: PLC0415 - slow to load; only a script has no other name
+
+    return Path(path).stem
 
 
 def _mark_async(tool: SagaTool[Any, Any]) -> None:
