@@ -215,8 +215,9 @@ def _announced(step: Step) -> Protocol[BaseException | None]:
     again = step.state is StepState.UNKNOWN
     step.order = None
     step.intent_order = saga.order()
-    if tool.provisional is not None:
-        step.provisional = tool.provisional.derive(step.sources())
+    provisional = tool.provisional
+    if provisional is not None:
+        step.provisional = provisional.derive(step.sources(keyed=provisional.asks_key))
     if again:
         seq = journal.attempt(step, 0, "repeated with the same idempotency key", step.error)
     else:

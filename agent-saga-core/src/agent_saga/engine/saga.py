@@ -394,7 +394,7 @@ class Saga:
             self.in_flight.pop(id(step), None)
             if step.state is not StepState.COMMITTED or self.unsettled:
                 self._keep_unsettled(step)
-            if step.compensation is None and self._forgettable(step):
+            if step.compensation is None and not step.keyed and _forgettable(step):
                 self.steps.pop(step.id, None)
         if step.waiters:
             step.settled()
@@ -404,11 +404,6 @@ class Saga:
             self.unsettled[step.id] = step
         elif self.unsettled:
             self.unsettled.pop(step.id, None)
-
-    def _forgettable(self, step: Step) -> bool:
-        if step.keyed or step.state is StepState.NEW:
-            return step.state is StepState.NEW and not step.keyed
-        return step.tool.reversible and step.compensation is None
 
     def forget(self, step: Step) -> None:
         """Drop a step that never came to a record."""
@@ -437,6 +432,10 @@ class Saga:
         """Return the steps of a scope that are in flight."""
         with self.lock:
             return [step for step in self.in_flight.values() if step.scope.within(scope)]
+
+
+def _forgettable(step: Step) -> bool:
+    return step.tool.reversible or step.state is StepState.NEW
 
 
 def _check_suspendable(tool: Tool) -> None:

@@ -57,6 +57,8 @@ class Fragment(bytes):
     __slots__ = ()
 
 
+_ONLY_FRAGMENTS: Final = frozenset({Fragment})
+
 EMPTY: Final = Fragment(b"{}")
 """The payload of a record that has nothing more to say."""
 
@@ -151,9 +153,8 @@ def compose(**fields: Fragment) -> Fragment:
     """
     form = _layouts.get((*fields,)) or _layout((*fields,))
     values = (*fields.values(),)
-    for value in values:
-        if type(value) is not Fragment:
-            raise TypeError("A field was not encoded by agent_saga.wal.encoding.")
+    if not _ONLY_FRAGMENTS.issuperset(map(type, values)):
+        raise TypeError("A field was not encoded by agent_saga.wal.encoding.")
     return Fragment(form % values)
 
 
