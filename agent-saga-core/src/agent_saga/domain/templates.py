@@ -112,13 +112,16 @@ def _parsed(text: str) -> tuple[str | None, tuple[str, ...]]:
 
 def _read(path: str, parts: tuple[str, ...], source: Any) -> Any:
     for part in parts:
-        source = _child(path, part, source)
+        if type(source) is dict and part in source:
+            source = source[part]
+        else:
+            source = _child(path, part, source)
     return source
 
 
 def _child(path: str, part: str, source: Any) -> Any:
     try:
-        if type(source) is dict or isinstance(source, Mapping):
+        if isinstance(source, Mapping):
             return source[part]
         if isinstance(source, (list, tuple)):
             return source[int(part)]

@@ -253,7 +253,8 @@ class Saga:
             SagaUnwinding: the scope is being undone.
             SagaClosed: the scope has ended.
         """
-        self.check_fork()
+        if self.fork != FORKS.generation:
+            self.check_fork()
         if scope.open:
             return
         if scope.fenced:

@@ -14,7 +14,6 @@ Rules of this part:
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import os
@@ -208,9 +207,14 @@ def mac(salt: bytes, value: object) -> bytes:
 
 
 def _stable_form(value: object) -> bytes:
-    with contextlib.suppress(Exception):  # whatever goes wrong here, the slow way is next
-        if plain_data(value):
-            return _encode_sorted(value)
+    try:
+        data = _encode_sorted(value) if plain_data(value) else None
+    except Exception:  # whatever goes wrong here, the slow way is next
+        data = None
+    return _stable_form_slowly(value) if data is None else data
+
+
+def _stable_form_slowly(value: object) -> bytes:
     try:
         return _encode_sorted(Stable().convert(value))
     except Exception:  # a property or a model_dump of the user's raised

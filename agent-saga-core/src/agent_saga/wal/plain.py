@@ -81,7 +81,10 @@ def _data_items(values: Any, depth: int) -> bool:
         kind = type(value)
         if kind is str:
             continue
-        if kind is dict:
+        if kind is int:
+            if not -SAFE_INT <= value <= SAFE_INT:
+                return False
+        elif kind is dict:
             if depth <= 0 or not (value.keys() <= _KNOWN or _text_keys(value)):
                 return False
             if not _data_items(value.values(), depth - 1):
@@ -99,8 +102,6 @@ def _text_keys(value: dict[Any, Any]) -> bool:
 
 
 def _plain_scalar(value: Any, kind: type) -> bool:
-    if kind is int:
-        return bool(-SAFE_INT <= value <= SAFE_INT)
     if kind is bool or value is None:
         return True
     return kind is float and math.isfinite(value)
