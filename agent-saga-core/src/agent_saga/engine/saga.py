@@ -395,7 +395,8 @@ class Saga:
             self.in_flight.pop(id(step), None)
             if step.state is not StepState.COMMITTED or self.unsettled:
                 self._keep_unsettled(step)
-            if step.compensation is None and not step.keyed and _forgettable(step):
+            over = step.tool.reversible or step.state is StepState.NEW
+            if over and step.compensation is None and not step.keyed:
                 self.steps.pop(step.id, None)
         if step.waiters:
             step.settled()
@@ -433,10 +434,6 @@ class Saga:
         """Return the steps of a scope that are in flight."""
         with self.lock:
             return [step for step in self.in_flight.values() if step.scope.within(scope)]
-
-
-def _forgettable(step: Step) -> bool:
-    return step.tool.reversible or step.state is StepState.NEW
 
 
 def _check_suspendable(tool: Tool) -> None:

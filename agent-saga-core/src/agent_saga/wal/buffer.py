@@ -119,13 +119,10 @@ class Buffer:
         batch, chain, waiting = self._tail
         if batch is not None or not waiting:
             return batch
-        entries, seals = waiting, False
-        if self._seals:
-            entries = self._up_to_seal(waiting)
-            seals = entries[-1][1] == Ev.SEGMENT_SEAL
+        entries = self._up_to_seal(waiting) if self._seals else waiting
         lines, chain = stamped(entries, chain, mark, self._salts)
         count = len(lines)
-        batch = Batch(b"".join(lines), count, chain[0], seals)
+        batch = Batch(b"".join(lines), count, chain[0], entries[-1][1] == Ev.SEGMENT_SEAL)
         self._tail = (batch, chain, waiting[count:])
         self.carried = mark
         self._stamped = self._bytes_in

@@ -150,8 +150,8 @@ def compose(**fields: Fragment) -> Fragment:
     Raises:
         TypeError: a value was not encoded by this module.
     """
-    form = _layouts.get((*fields,)) or _layout((*fields,))
-    values = (*fields.values(),)
+    names, values = tuple(fields), tuple(fields.values())
+    form = _layouts.get(names) or _layout(names)
     if not _ONLY_FRAGMENTS.issuperset(map(type, values)):
         raise TypeError("A field was not encoded by agent_saga.wal.encoding.")
     return Fragment(form % values)
