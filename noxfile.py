@@ -129,15 +129,17 @@ def conformance(session: nox.Session) -> None:
 def crash(session: nox.Session) -> None:
     """Tests that kill real processes, three times over: a race may need company."""
     install(session, "test")
-    for turn in ("first", "second", "third"):
-        pytest(session, "-m", "crash", *map(tests_of, PACKAGES), "tests", results=turn)
+    for number, turn in enumerate(("first", "second", "third"), start=1):
+        env = {"AGENT_SAGA_CRASH_CASES": "3400", "AGENT_SAGA_CRASH_SEED": str(number)}
+        pytest(session, "-m", "crash", *map(tests_of, PACKAGES), "tests", results=turn, **env)
 
 
 @nox.session(tags=["full"])
 def property(session: nox.Session) -> None:
-    """Random sagas against the model of the world, with many more examples than usual."""
+    """Random sagas against the model of the world, and many more states of the real code."""
     install(session, "test")
-    pytest(session, "-m", "property", "--hypothesis-profile=deep", *map(tests_of, PACKAGES))
+    deep = ("-m", "property", "--hypothesis-profile=deep")
+    pytest(session, *deep, *map(tests_of, PACKAGES), AGENT_SAGA_MODEL_STATES="100000")
 
 
 @nox.session(tags=["ci", "full"])

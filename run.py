@@ -50,6 +50,10 @@ def main(arguments: "list[str]") -> int:
         return 2
     except subprocess.CalledProcessError as error:
         print(f"run.py: this command failed: {' '.join(map(str, error.cmd))}", file=sys.stderr)
+        if "pip" in error.cmd:
+            print(
+                "  To do: see that pip can reach a package index, then try again.", file=sys.stderr
+            )
         return 1
     except KeyboardInterrupt:
         return 130

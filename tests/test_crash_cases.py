@@ -25,7 +25,7 @@ from agent_saga.domain.lifecycle import SagaState
 from agent_saga.recovery.queue import cases
 from agent_saga_testing.crash import EXITED, KILLED, CrashLab, Kill, Server
 
-CASES = int(os.environ.get("AGENT_SAGA_CRASH_CASES", "300"))
+CASES = int(os.environ.get("AGENT_SAGA_CRASH_CASES", "200"))
 SEED = int(os.environ.get("AGENT_SAGA_CRASH_SEED", "1"))
 PARTS = 10
 

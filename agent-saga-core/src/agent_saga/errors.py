@@ -42,6 +42,7 @@ __all__ = [
     "OutcomeUnknown",
     "PluginError",
     "RecoveryError",
+    "RecoveryRefused",
     "RefusedError",
     "ReplayConflict",
     "ResultNotRecorded",
@@ -353,6 +354,7 @@ class SuspendRequested(AgentSagaError):
         deadline: seconds until the wait is over.
         at_deadline: "undo", or "hold" to leave it to a human.
         awaits: plain data for whoever resumes it.
+        saga: the saga that was asked for; empty for the one whose boundary it leaves.
     """
 
     code = "SAGA-404"
@@ -364,8 +366,10 @@ class SuspendRequested(AgentSagaError):
         deadline: float = 7 * 86_400.0,
         at_deadline: str = "undo",
         awaits: object = None,
+        saga: str = "",
     ) -> None:
         super().__init__(message)
+        self.saga = saga
         self.deadline = deadline
         self.at_deadline = at_deadline
         self.awaits = awaits
@@ -459,6 +463,12 @@ class ClaimRefused(RecoveryError):
     """Somebody else owns the saga, or its owner still lives."""
 
     code = "SAGA-701"
+
+
+class RecoveryRefused(RecoveryError):
+    """Recovery was not begun, since something that it needs is not here; nothing was run."""
+
+    code = "SAGA-703"
 
 
 class UndoRefused(RecoveryError):

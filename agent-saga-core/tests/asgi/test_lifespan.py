@@ -80,6 +80,27 @@ async def test_the_daemon_beside_it_never_touches_a_live_saga(tmp_path: Path) ->
     assert verdicts(log) == [("COMMITTED", True)]
 
 
+async def test_shutdown_does_not_wait_for_a_saga_that_is_only_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kit = AgentKit("app")
+
+    @kit.tool("COMPENSABLE")
+    async def act() -> str:
+        return "done"
+
+    @act.undo
+    async def undo_act(result: str) -> None: ...
+
+    held = []
+    async with saga_lifespan(str(tmp_path / "log"), grace=0.3, settings=QUICK)(object()):
+        for _ in range(2):
+            async with kit.transaction(saga_id="request-1", resume=True) as saga:
+                held.append(saga)
+                assert await act() == "done"
+    assert "left to recovery" not in caplog.text
+
+
 async def test_shutdown_waits_for_a_saga_that_is_being_undone(tmp_path: Path) -> None:
     log = tmp_path / "log"
     kit = AgentKit("app")

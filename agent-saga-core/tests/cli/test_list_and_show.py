@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cli.conftest import CHARGE, INVERSE, Cli, Log
 
+from agent_saga.cli import verdict
+from agent_saga.domain.lifecycle import STEP_STANDS, SagaState, StepState
 from agent_saga.domain.records import Ev
 
 if TYPE_CHECKING:
@@ -49,6 +51,29 @@ def test_a_saga_that_has_not_ended_is_not_clean(cli: Cli, log: Any) -> None:
     assert f"Next: agent-saga recover --wal-path {log.path} --import MODULE" in shown.out
 
 
+def test_a_suspended_saga_tells_how_it_goes_on(cli: Cli, log: Any) -> None:
+    log.begin()
+    log.charged()
+    log.add(Ev.SAGA_SUSPENDED, {"reason": "a human", "deadline": 0, "at_deadline": "hold"})
+    log.close()
+    shown = cli("show", "saga-1")
+    assert shown.code == 1
+    assert "is suspended: NOT clean." in shown.out
+    assert "then it waits for a human" in shown.out
+    assert "resume=True" in shown.out
+
+
+def test_every_state_has_its_words() -> None:
+    assert set(verdict._STATES) == set(SagaState)
+    assert set(verdict._STEPS) == STEP_STANDS | {StepState.COMMITTED}
+
+
+def test_an_empty_queue_is_not_told_where_there_is_no_log(cli: Cli, tmp_path: Path) -> None:
+    run = cli("queue", "list")
+    assert (run.code, "There is no log here yet." in run.out) == (3, True)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_stands_is_told_with_its_reason(cli: Cli, log: Any) -> None:
     log.begin()
     log.charged()
@@ -61,7 +86,11 @@ def test_what_stands_is_told_with_its_reason(cli: Cli, log: Any) -> None:
     why = "it has no usable inverse; it has no inverse"
     assert f"May stand:\n  - charge [abcdefgh]: {why}" in run.out
     assert f"Next: agent-saga queue show saga-1 --wal-path {log.path}" in run.out
-    assert cli("queue", "show", "saga-1").code == 1
+    listed = cli("queue", "list")
+    assert f"1 case. Next: agent-saga queue show SAGA --wal-path {log.path}" in listed.out
+    case = cli("queue", "show", "saga-1")
+    assert case.code == 1
+    assert f"agent-saga queue close saga-1 --wal-path {log.path} --by NAME" in case.out
 
 
 def test_what_was_approved_to_stand_is_told_and_is_not_clean(cli: Cli, log: Any) -> None:

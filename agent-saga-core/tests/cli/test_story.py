@@ -41,6 +41,14 @@ REFUND = {"handler": "refund", "kwargs": {"id": "c1"}}
             CALL | {"approved_by": "ann"},
             "charge [abcdefgh] is announced (COMPENSABLE, approved by ann): amount=4200",
         ),
+        (Ev.SAGA_BEGIN, {}, "The boundary began"),
+        (Ev.SAGA_BEGIN, {"about": {"key": "o-1"}}, "The boundary began, with the id 'o-1'"),
+        (Ev.SAGA_SUSPENDED, {"reason": "a human"}, "The saga was suspended: a human"),
+        (
+            Ev.SAGA_SUSPENDED,
+            {"reason": "a human", "deadline": 0, "at_deadline": "undo"},
+            "The saga was suspended: a human (until 1970-01-01 00:00:00.000, then it is undone)",
+        ),
         (
             Ev.STEP_COMMITTED,
             {"result": 1, "inverse": REFUND},

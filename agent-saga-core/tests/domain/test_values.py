@@ -247,18 +247,6 @@ def test_the_verdict_follows_from_the_steps(lists, verdict):
     assert report.verdict() == verdict
 
 
-def test_merging_adds_every_list():
-    report, other = RollbackReport("s"), RollbackReport("s")
-    names = ["compensated", "not_applied", "left", *LISTS]
-    for name in names:
-        getattr(other, name).append(StepLine("x" * 22, name))
-    other.notes.append("a note")
-    report.merge(other)
-    report.merge(other)
-    assert all(len(getattr(report, name)) == 2 for name in names)
-    assert report.notes == ["a note", "a note"]
-
-
 def test_a_report_names_the_log_in_its_next_command():
     assert "--wal-path /a/log" in RollbackReport("s", wal="file:/a/log").next_command()
     assert "--wal-path" not in RollbackReport("s", wal="memory:").next_command()

@@ -360,13 +360,14 @@ def test_a_call_that_nobody_awaited_fails_the_boundary(kit, world):
                 tool(2)
         assert isinstance(caught.value.cause, ToolNotAwaited)
         assert "unawaited" in str(caught.value)
+        assert "To do: Write `await` before them." in str(caught.value)
 
     asyncio.run(main())
     assert world.amounts == [1]
     assert world.standing == []
 
 
-def test_calls_that_nobody_awaited_are_dropped_quietly_when_the_boundary_fails_anyway(kit, world):
+def test_calls_that_nobody_awaited_are_named_when_the_boundary_fails_anyway(kit, world):
     async def pay(amount):
         return world.charge(amount)
 
@@ -379,6 +380,8 @@ def test_calls_that_nobody_awaited_are_dropped_quietly_when_the_boundary_fails_a
                 saga.execute(tool="x", forward=lambda: None, semantics="REVERSIBLE")
                 raise Boom
         assert isinstance(caught.value.cause, Boom)
+        [note] = caught.value.cause.__notes__
+        assert "unawaited" in note
 
     asyncio.run(main())
     assert world.charges == []

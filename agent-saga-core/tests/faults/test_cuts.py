@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from faults.small_saga import FULL, QuickPort, SmallSaga, judged
 
+pytestmark = pytest.mark.timeout(600)
 EVERY = pytest.mark.parametrize("fails", [True, False], ids=["unwinding", "committing"])
 
 

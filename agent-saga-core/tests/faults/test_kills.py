@@ -16,6 +16,7 @@ from agent_saga.domain.fold import fold
 from agent_saga.wal.reader import Damage, scan
 from agent_saga_testing.faults import FaultyPort
 
+pytestmark = pytest.mark.timeout(600)
 TESTS = Path(__file__).parents[1]
 KILLS = 200 if FULL else 30
 

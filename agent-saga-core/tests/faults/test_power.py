@@ -11,6 +11,7 @@ from faults.small_saga import FULL, WAY_NAMES, WAYS, SmallSaga, judged
 from agent_saga_testing.faults import FaultyPort, SimulatedCrash
 from agent_saga_testing.power import PowerLossPort, keep_everything, lose_everything
 
+pytestmark = pytest.mark.timeout(600)
 SURVIVALS = 6 if FULL else 1
 
 

@@ -13,6 +13,7 @@ from faults.small_saga import WAY_NAMES, WAYS, QuickPort, SmallSaga, judged
 
 from agent_saga_testing.faults import FOR_EVER, FaultyPort
 
+pytestmark = pytest.mark.timeout(600)
 Strike = Callable[[FaultyPort, str, int], object]
 STALL = 0.05
 

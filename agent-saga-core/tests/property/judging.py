@@ -305,12 +305,11 @@ class Judge:
         return {truth.spec.semantics for truth in self.by_step[step] if truth.spec is not None}
 
     def savepoint_is_true(self, report: RollbackReport, tick: int) -> None:
-        for line in report.compensated:
-            for truth in self.by_step.get(line.step, ()):
-                assert not truth.stands(tick), f"a savepoint lists it as undone: {line}"
-        for line in report.not_applied:
-            for truth in self.by_step.get(line.step, ()):
-                assert not truth.stands(tick), f"a savepoint lists it as not applied: {line}"
+        """What a savepoint lists was so; a step that ran again elsewhere is not its any more."""
+        for line in [*report.compensated, *report.not_applied]:
+            intents = [r for r in self.records if (r.step, r.event) == (line.step, "STEP_INTENT")]
+            for truth in self.by_step.get(line.step, ()) if len(intents) == 1 else ():
+                assert not truth.stands(tick), f"a savepoint lists it as gone: {line}"
 
     # --- the reader ------------------------------------------------------------------------------
 

@@ -82,13 +82,36 @@ class Run:
         self.quiet = True
         self.savepoints: list[tuple[RollbackReport, int]] = []
         self.records: list[Record] = []
+        self.active = 0
+        self.counting = threading.Lock()
         self.fenced = 0
         self.counted = 0
         self.cut: Callable[[], None] = lambda: None
         self.later: list[asyncio.Future[Any]] = []
         self.threads: list[threading.Thread] = []
         self.world.on_event = self._on_event
+        self.clock.busy = self._busy
         use(self.world)
+
+    def _busy(self) -> bool:
+        """Whether a thread works that the event loop may be waiting for."""
+        pool = self.kit.runtime.engine().pool.stats()
+        return bool(pool["busy"] or pool["queued"] or self.active or self.wal._waiters)
+
+    @contextlib.contextmanager
+    def _working(self) -> Iterator[None]:
+        with self.counting:
+            self.active += 1
+        try:
+            yield
+        finally:
+            with self.counting:
+                self.active -= 1
+
+    def in_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Do something on a thread of its own, which the clock then waits for."""
+        with self._working():
+            return work(*arguments)
 
     def _log(self) -> BaseWAL:
         if self.folder is not None:
@@ -251,12 +274,18 @@ async def _parallel_async(this: Run, op: Parallel) -> None:
                     group.create_task(_ops_async(this, branch))
             return
         if op.how == "threads":
-            work = [asyncio.to_thread(_ops_sync, this, branch) for branch in op.branches]
+            work = [
+                asyncio.to_thread(this.in_thread, _ops_sync, this, branch) for branch in op.branches
+            ]
         else:
             work = [_ops_async(this, branch) for branch in op.branches]
         tasks = [asyncio.ensure_future(each) for each in work]
         this.later += tasks
         await asyncio.gather(*tasks, return_exceptions=op.how == "all")
+
+
+def _to_thread(this: Run, ops: tuple[object, ...]) -> Any:
+    return asyncio.to_thread(this.in_thread, _ops_sync, this, ops)
 
 
 # --- synchronous ---------------------------------------------------------------------------------
@@ -315,7 +344,8 @@ def _within_sync(this: Run, op: Within) -> None:
 
 
 def _background_sync(this: Run, op: Background) -> None:
-    thread = threading.Thread(target=this.scope.bind(_call_quietly), args=(this, op.call))
+    call = this.scope.bind(_call_quietly)
+    thread = threading.Thread(target=this.in_thread, args=(call, this, op.call))
     this.threads.append(thread)
     thread.start()
 

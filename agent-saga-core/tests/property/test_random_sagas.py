@@ -9,10 +9,10 @@ from property.programs import Program
 from property.running import Run, run
 from property.strategies import programs
 
-pytestmark = pytest.mark.property
+pytestmark = [pytest.mark.property, pytest.mark.timeout(1800)]
 EXAMPLES = settings.default.max_examples
 MANY = settings(
-    max_examples=EXAMPLES * 3,
+    max_examples=max(300, EXAMPLES),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

@@ -1,6 +1,7 @@
 """Time that jumps over waits, so that a random saga takes milliseconds and its waits are certain.
 
 - The time is the real one plus an offset. Whoever would sleep moves the offset instead.
+- Nobody jumps while a thread still works that others may wait for (`busy`).
 - What is due arrives before anybody can read a later time: an effect that arrives within a tool's
   `settle_after` has arrived for everybody who saw that time pass.
 """
@@ -22,6 +23,7 @@ class VirtualClock:
     """A clock that can be moved on, and that makes what is due happen first."""
 
     def __init__(self) -> None:
+        self.busy: Callable[[], bool] = lambda: False
         self._offset = 0.0
         self._due: list[tuple[float, int, Callable[[], object]]] = []
         self._number = itertools.count().__next__
@@ -73,10 +75,13 @@ class _Jumping:
     def select(self, timeout: float | None = None) -> list:
         if timeout is None or timeout <= _REAL_WAIT:
             return self._inner.select(timeout)
-        ready = self._inner.select(_REAL_WAIT)
-        if ready:
-            return ready
-        self._clock.advance(timeout - _REAL_WAIT)
+        end = self._clock.monotonic() + timeout
+        while (left := end - self._clock.monotonic()) > 0:
+            ready = self._inner.select(min(left, _REAL_WAIT))
+            if ready:
+                return ready
+            if not self._clock.busy():
+                self._clock.advance(end - self._clock.monotonic())
         return self._inner.select(0)
 
     def __getattr__(self, name: str) -> object:

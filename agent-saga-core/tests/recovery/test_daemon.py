@@ -391,6 +391,7 @@ def test_in_an_event_loop_everything_is_awaited(log, world):
     assert world.undone == ["a"]
 
 
+@pytest.mark.guarantee("RECOVER-4")
 def test_the_same_key_in_process_and_in_recovery(log, world):
     """One step, asked about and undone by another process, is seen by its provider as one."""
     past = log.past().begin()
@@ -408,3 +409,26 @@ def test_the_process_identity_is_in_the_claim(log, world):
     [claim] = [r.data for r in log.found().effective.records if r.event == Ev.SAGA_CLAIM]
     assert claim["by"] == f"worker {os.getpid()}"
     assert claim["reason"] == "recover"
+
+
+def test_a_pass_reads_the_log_at_most_twice(log, world, monkeypatch):
+    for number in range(4):
+        dead(log, f"open{number}")
+    past = log.past("reopened").begin()
+    past.applied("a")
+    past.end(Ev.SAGA_COMMITTED, unsettled=[])
+    past.end(Ev.SAGA_REOPENED, step="b", tool="b")
+    past.die()
+    reads = []
+    scan = surveying.scan
+
+    def counted(*args, **options):
+        reads.append(args)
+        return scan(*args, **options)
+
+    monkeypatch.setattr(surveying, "scan", counted)
+    monkeypatch.setattr(surveying, "scan_writer", None)
+    outcomes = by_saga(log.daemon().recover_all())
+    assert outcomes.pop("reopened") == "needs a human"
+    assert set(outcomes.values()) == {"undone"}
+    assert len(reads) == 2

@@ -30,6 +30,7 @@ def close(log, by="ann", reason="the charge was refunded by hand"):
 # --- what is in it --------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("QUEUE-1")
 def test_an_orphan_is_a_case(log):
     orphaned(log)
     assert queue(log) == [SAGA]
@@ -98,6 +99,7 @@ def test_closing_records_who_and_why(log):
     assert log.states() == {"a": "CLOSED"}
 
 
+@pytest.mark.guarantee("QUEUE-2")
 @pytest.mark.parametrize(("by", "reason"), [("", "x"), ("  ", "x"), ("ann", ""), ("ann", "\n\t")])
 def test_a_nameless_or_groundless_closing_is_refused(log, by, reason):
     orphaned(log)
@@ -207,12 +209,16 @@ def test_stale_records_that_were_seen_stay_closed_and_later_ones_come_back(log):
     assert not log.view().clean
 
 
-def test_a_damaged_saga_can_be_closed_and_stays_closed(log):
+@pytest.mark.parametrize("state", ["UNWINDING", "STUCK"])
+def test_a_damaged_saga_can_be_closed_and_stays_closed(log, state):
     past = log.past().begin()
     past.applied("a")
     past.unwinding()
     past.wal.barrier_sync()
-    past.end(Ev.SAGA_STUCK)
+    if state == "STUCK":
+        past.end(Ev.SAGA_STUCK)
+    else:
+        past.compensating("a")
     past.die()
     segment = next((log.path / "writers" / past.wal.writer).glob("seg-*"))
     data = bytearray(segment.read_bytes())

@@ -13,6 +13,7 @@ from agent_saga.domain.records import Ev
 from agent_saga.errors import ClaimRefused, RecoveryError, SagaFenced, StateError, WALError
 from agent_saga.recovery import claim as claiming
 from agent_saga.recovery.claim import claimed
+from agent_saga.recovery.recover import recover_one
 from agent_saga.recovery.survey import survey
 from agent_saga.state.address import open_state
 from agent_saga.state.claims import claim_key
@@ -44,6 +45,7 @@ def one_dead(log, state="RUNNING"):
 # --- a live owner ---------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("RECOVER-1")
 def test_a_saga_whose_process_lives_is_never_touched(log, world):
     past = log.past().begin()
     past.applied("a")
@@ -137,6 +139,7 @@ def test_a_released_saga_of_a_live_process_is_undone_and_fences_it(log, world):
         past.wal.check_fence(SAGA, 1)
 
 
+@pytest.mark.guarantee("RECOVER-6")
 @pytest.mark.parametrize("what", ["forward", "given up", "inverse", "given up inverse"])
 def test_a_released_saga_waits_for_its_calls_that_still_run(log, world, what):
     past = log.past().begin()
@@ -303,6 +306,7 @@ def _then(function, following):
 # --- two claimers ---------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("RECOVER-2")
 @pytest.mark.parametrize("state", ["RUNNING", "UNWINDING", "RELEASED", "STUCK", "COMMITTED"])
 def test_of_two_claimers_at_once_one_gets_the_saga(log, world, monkeypatch, state):
     """Both have read the log and the store before either raises the epoch."""
@@ -350,6 +354,35 @@ class _Many(set):
 
     def __contains__(self, saga):
         return False
+
+
+def test_a_claimer_with_an_old_survey_sees_what_another_one_did_and_died_of(
+    log, world, monkeypatch
+):
+    """The model found this: one surveys, another claims, undoes and dies, the first goes on."""
+    past = log.past().begin()
+    past.applied("a", handler="undo")
+    past.applied("b", handler="undo")
+    past.die()
+    slow, quick = log.daemon(), log.daemon()
+    old = survey(log.path, dead=frozenset({past.wal.writer})).sagas[SAGA]
+    monkeypatch.setattr(claiming, "_let_go", lambda *args: None)
+
+    def dies(*args):
+        raise Killed
+
+    with monkeypatch.context() as dying:
+        dying.setattr("agent_saga.engine.inverse._succeeded", dies)
+        with pytest.raises(Killed):
+            quick.recover_all()
+    place_of(quick).wal.close()
+    assert world.undone == ["b"]
+    done = recover_one(place_of(slow), old, by="the slow one", dead_since=0.0)
+    assert done.outcome == "claimed elsewhere"
+    assert world.undone == ["b"]
+    assert slow.recover_all().needs_human
+    assert world.undone == ["b"]
+    assert log.view().faults == []
 
 
 def test_two_threads_of_one_process_do_not_claim_together(log):
@@ -453,6 +486,7 @@ def test_the_claim_is_cleared_when_the_saga_has_ended(log):
 # --- what a fenced owner writes afterwards --------------------------------------------------------
 
 
+@pytest.mark.guarantee("RECOVER-7")
 def test_what_a_fenced_owner_writes_is_named_and_never_clean(log, world):
     past = log.past().begin()
     past.applied("a")
@@ -500,6 +534,7 @@ def test_a_late_announcement_that_was_not_started_harms_nobody(log, world):
     assert log.daemon().recover_all().sagas == []
 
 
+@pytest.mark.guarantee("RECOVER-3")
 def test_a_live_owner_that_is_fenced_starts_no_step_and_says_so(log, world):
     """A released saga that its process goes on with is refused, not done in two places."""
     wal = FileWAL(log.path)

@@ -11,18 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from resume.conftest import QUICK, Shop
 
 from agent_saga import (
-    AgentKit,
     Applied,
     ConfigurationError,
     NotApplied,
     RecoveryDaemon,
     SagaAborted,
     SagaClosed,
-    Settings,
 )
-from agent_saga.cli.reading import read_log
 from agent_saga.errors import (
     ClaimRefused,
     DuplicateSaga,
@@ -35,53 +33,6 @@ from agent_saga.errors import (
 )
 
 pytestmark = pytest.mark.anyio
-QUICK = Settings(settle=0.5, settle_after=0.1, inverse_delay=0.0)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-class Shop:
-    """A kit over a log in files, and a world that is counted beside it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.log = folder / "log"
-        self.world: list[Any] = []
-        self.kit = AgentKit("shop", wal=str(self.log), settings=QUICK)
-        self.fail: BaseException | None = None
-
-        @self.kit.tool("COMPENSABLE")
-        def charge(n: int) -> dict[str, int]:
-            self.world.append(("charge", n))
-            if self.fail is not None:
-                raise self.fail
-            return {"n": n}
-
-        @charge.undo
-        def refund(result: dict[str, int]) -> None:
-            self.world.append(("refund", result["n"]))
-
-        self.charge = charge
-
-    def open(self, **options: Any) -> Any:
-        return self.kit.transaction(saga_id="order-17", **{"resume": True, **options})
-
-    def suspend(self, *numbers: int, **how: Any) -> None:
-        with pytest.raises(SagaSuspended), self.open() as saga:
-            for number in numbers:
-                self.charge(number)
-            saga.suspend("waits for a human", **how)
-
-    def state(self) -> tuple[str, bool]:
-        [view] = read_log(self.log).sagas.values()
-        return view.state.value, view.clean
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Shop:
-    return Shop(tmp_path)
 
 
 def test_a_suspended_saga_goes_on_where_it_was(shop: Shop) -> None:

@@ -85,8 +85,8 @@ async def _shut_down(
     left = await _ended(wal, grace)
     if left:
         log.error(
-            "%d sagas had not ended after %.0f s and are left to recovery: %s",
-            left,
+            "%s not ended after %.0f s, left to recovery: %s",
+            "1 saga had" if left == 1 else f"{left} sagas had",
             grace,
             wal.address,
         )

@@ -11,6 +11,7 @@ from agent_saga.errors import (
     AgentSagaError,
     ClaimRefused,
     ConfigurationError,
+    RecoveryRefused,
     RefusedError,
     UndoRefused,
 )
@@ -30,7 +31,7 @@ class Exit(IntEnum):
 
 def exit_of(error: AgentSagaError) -> Exit:
     """Return the exit code of a command that ended with an error."""
-    if isinstance(error, (RefusedError, ClaimRefused, UndoRefused)):
+    if isinstance(error, (RefusedError, ClaimRefused, RecoveryRefused, UndoRefused)):
         return Exit.REFUSED
     if isinstance(error, ConfigurationError):
         return Exit.USAGE

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["import_option", "log_options"]
+__all__ = ["import_option", "leave_missing_option", "log_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -21,6 +21,16 @@ def log_options(command: F) -> F:
         help="The log; otherwise AGENT_SAGA_WAL, otherwise ./agent-saga.wal.",
     )
     return wal_path(as_json(command))
+
+
+def leave_missing_option(command: F) -> F:
+    """Add `--leave-missing`, which commands that recover take."""
+    option = click.option(
+        "--leave-missing",
+        is_flag=True,
+        help="Act although an inverse is not registered here; what needs it is left to a human.",
+    )
+    return option(command)
 
 
 def import_option(command: F) -> F:

@@ -9,13 +9,14 @@ Rules of this part:
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from agent_saga.errors import ConfigurationError
 from agent_saga.runtime.logs import canonical
 from agent_saga.runtime.settings import Settings
 
-__all__ = ["log_path"]
+__all__ = ["log_path", "wal_option"]
 
 _FILE = "file:"
 
@@ -41,3 +42,8 @@ def log_path(given: str | None) -> Path:
         f"This command reads logs in files, not {address.partition(':')[0]}.",
         fix="Name a path with --wal-path.",
     )
+
+
+def wal_option(path: Path) -> str:
+    """Return the option that names a log, as a part of a command to paste."""
+    return f"--wal-path {shlex.quote(str(path))}"

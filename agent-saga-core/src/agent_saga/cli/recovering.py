@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_saga.cli.output import printable, say
 from agent_saga.cli.place import log_path
-from agent_saga.errors import RecoveryError
+from agent_saga.errors import RecoveryError, RecoveryRefused
 from agent_saga.plugins.importing import import_modules
 from agent_saga.runtime.daemon import RecoveryDaemon
 
@@ -46,6 +46,26 @@ def opened(
         yield daemon
     finally:
         daemon.close()
+
+
+def check_handlers(daemon: RecoveryDaemon, *, leave_missing: bool) -> None:
+    """Refuse to act while inverses are missing that open sagas need.
+
+    Acting without them would make every such saga a human's case, although a module was only not
+    named.
+
+    Raises:
+        RecoveryRefused: inverses are missing, and nobody said that they may be.
+    """
+    missing = daemon.missing_handlers()
+    if not missing or leave_missing:
+        return
+    names = ", ".join(printable(name) for name in missing)
+    raise RecoveryRefused(
+        f"These inverses are needed and not registered here: {names}. Nothing was run.",
+        fix="Name the modules that register them with --import MODULE. If they are gone for good, "
+        "--leave-missing undoes what can be undone and leaves the rest to a human.",
+    )
 
 
 def saga_of(found: Iterable[Found], wanted: str) -> str:

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 import click
 
 from agent_saga.cli.exits import Exit, exit_of
-from agent_saga.cli.options import import_option
+from agent_saga.cli.options import import_option, leave_missing_option
 from agent_saga.cli.output import note
-from agent_saga.cli.recovering import opened
+from agent_saga.cli.recovering import check_handlers, opened
 from agent_saga.errors import AgentSagaError
 from agent_saga.observe.logging import configure_logging
 
@@ -51,6 +51,7 @@ log = logging.getLogger("agent_saga.recovery")
 @click.option(
     "--interval", type=click.FloatRange(min=0.1), default=5.0, help="Seconds between passes."
 )
+@leave_missing_option
 @click.option("--once", is_flag=True, help="Make one pass and exit.")
 @click.option("--health-file", type=click.Path(dir_okay=False), help="Rewritten after every pass.")
 @click.option("--json-logs", is_flag=True, help="One JSON document for each log line.")
@@ -60,6 +61,7 @@ def program(
     interval: float,
     health_file: str | None,
     *,
+    leave_missing: bool,
     once: bool,
     json_logs: bool,
 ) -> Exit:
@@ -74,6 +76,7 @@ def program(
             _write_health(Path(health_file), result)
 
     with opened(wal_path, modules, "saga-recoveryd", awaited=True) as daemon:
+        check_handlers(daemon, leave_missing=leave_missing)
         if once:
             result = daemon.sweep()
             told(result)

@@ -136,6 +136,20 @@ def _path(facts: Facts) -> str:
 # --- one sentence for each kind of record ---------------------------------------------------------
 
 
+def _begun(tool: str, facts: Facts) -> str:  # noqa: ARG001
+    key = _at(facts, "about", "key")
+    return f"The boundary began{f', with the id {printable(repr(key))}' if key else ''}"
+
+
+def _suspended(tool: str, facts: Facts) -> str:  # noqa: ARG001
+    text = f"The saga was suspended{_because(facts, 'reason')}"
+    deadline = facts.get("deadline")
+    if not isinstance(deadline, int):
+        return text
+    then = "it waits for a human" if facts.get("at_deadline") == "hold" else "it is undone"
+    return f"{text} (until {moment(deadline)}, then {then})"
+
+
 def _intent(tool: str, facts: Facts) -> str:
     semantics = _at(facts, "call", "semantics")
     approved = facts.get("approved_by")
@@ -257,10 +271,10 @@ def _saga(text: str) -> Callable[[str, Facts], str]:
 
 
 _TELLERS: Final[dict[str, Callable[[str, Facts], str]]] = {
-    Ev.SAGA_BEGIN: _saga("The boundary began"),
+    Ev.SAGA_BEGIN: _begun,
     Ev.SAGA_CLAIM: _claim,
     Ev.SAGA_CLOSED: _closed("The case was closed"),
-    Ev.SAGA_SUSPENDED: _saga("The saga was suspended"),
+    Ev.SAGA_SUSPENDED: _suspended,
     Ev.SAGA_RESUMED: _saga("The saga was resumed"),
     Ev.SAGA_RELEASED: _saga("The saga was left to recovery"),
     Ev.SAGA_UNWINDING: _unwinding,

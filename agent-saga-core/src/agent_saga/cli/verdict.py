@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 from agent_saga.cli.output import printable
+from agent_saga.cli.place import wal_option
 from agent_saga.domain.lifecycle import SagaState, StepState
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ __all__ = ["headline", "next_step", "standing_lines"]
 _STATES = {
     SagaState.NEW: "has no beginning in this log",
     SagaState.RUNNING: "has not ended",
+    SagaState.SUSPENDED: "is suspended",
     SagaState.COMMITTED: "was committed",
     SagaState.RELEASED: "was left to recovery",
     SagaState.UNWINDING: "is being undone",
@@ -71,7 +72,9 @@ def next_step(view: SagaView, log: Path) -> str:
     """
     if view.clean:
         return ""
-    place = f"--wal-path {shlex.quote(str(log))}"
+    place = wal_option(log)
+    if view.state is SagaState.SUSPENDED and not view.faults:
+        return "the program resumes it before its deadline: transaction(saga_id=…, resume=True)"
     if view.state in _OPEN and not view.faults:
         return f"agent-saga recover {place} --import MODULE (living processes are left alone)"
     if view.faults or view.standing or view.state is SagaState.REOPENED:

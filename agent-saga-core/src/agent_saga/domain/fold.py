@@ -15,20 +15,21 @@ Rules of this part:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_saga.domain.effective import WrittenRecord, cuts_of, effective
+from agent_saga.domain.effective import WrittenRecord, cuts_of, effective, facts_of
 from agent_saga.domain.lifecycle import SagaState, ScopeState, saga_after, scope_after, step_after
 from agent_saga.domain.records import Ev
 from agent_saga.domain.views import SagaView, StepView
-from agent_saga.errors import IllegalTransition, WALError
+from agent_saga.errors import IllegalTransition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 __all__ = ["apply", "fold", "resolve"]
 
-Facts = dict[str, Any]
+Facts = Mapping[str, Any]
 
 
 def fold(records: Iterable[WrittenRecord]) -> dict[str, SagaView]:
@@ -113,15 +114,6 @@ def _take(view: SagaView, record: WrittenRecord) -> None:
         view.faults.append(error.message)
 
 
-def _facts(record: WrittenRecord) -> Facts:
-    """Return the payload as a mapping; empty when it cannot be read as one."""
-    try:
-        data = record.data
-    except WALError:
-        return {}
-    return data if isinstance(data, dict) else {}
-
-
 def _text(facts: object, *path: str) -> str:
     for name in path:
         facts = facts.get(name) if isinstance(facts, dict) else None
@@ -133,7 +125,7 @@ def _text(facts: object, *path: str) -> str:
 
 def _begin(view: SagaView, record: WrittenRecord) -> None:
     view.state = saga_after(view.state, record.event)
-    view.name = _text(_facts(record), "about", "name")
+    view.name = _text(facts_of(record), "about", "name")
 
 
 def _saga(view: SagaView, record: WrittenRecord) -> None:
@@ -141,7 +133,7 @@ def _saga(view: SagaView, record: WrittenRecord) -> None:
 
 
 def _closed(view: SagaView, record: WrittenRecord) -> None:
-    if view.faults:
+    if view.faults or facts_of(record).get("despite"):
         view.faults.clear()
         view.state = SagaState.CLOSED
     else:
@@ -150,14 +142,14 @@ def _closed(view: SagaView, record: WrittenRecord) -> None:
 
 def _committed(view: SagaView, record: WrittenRecord) -> None:
     view.state = saga_after(view.state, record.event)
-    unsettled = _facts(record).get("unsettled")
+    unsettled = facts_of(record).get("unsettled")
     for step in unsettled if isinstance(unsettled, list) else ():
         if not isinstance(step, str) or step not in view.steps:
             view.faults.append("the commit names an unsettled step that the log does not have")
 
 
 def _unwinding(view: SagaView, record: WrittenRecord) -> None:
-    facts = _facts(record)
+    facts = facts_of(record)
     path = _path(facts.get("scope"))
     if path is None:
         view.faults.append("it cannot be read which boundary is being undone")
@@ -169,11 +161,11 @@ def _unwinding(view: SagaView, record: WrittenRecord) -> None:
 
 
 def _scope_open(view: SagaView, record: WrittenRecord) -> None:
-    _named_scope(view, _facts(record), "OPEN")
+    _named_scope(view, facts_of(record), "OPEN")
 
 
 def _scope_closed(view: SagaView, record: WrittenRecord) -> None:
-    facts = _facts(record)
+    facts = facts_of(record)
     _named_scope(view, facts, _text(facts, "result"))
 
 
@@ -220,7 +212,7 @@ def _step(view: SagaView, record: WrittenRecord) -> None:
         )
     step.state = step_after(step.state, record.event)
     step.generation = record.generation
-    _learn(step, _facts(record))
+    _learn(step, facts_of(record))
 
 
 def _learn(step: StepView, facts: Facts) -> None:

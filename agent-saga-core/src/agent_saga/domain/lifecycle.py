@@ -179,7 +179,7 @@ _SAGA_RULES: Final[dict[str, dict[SagaState, SagaState]]] = {
 
 _C = ScopeState
 _SCOPE_RULES: Final[dict[str, dict[ScopeState, ScopeState]]] = {
-    "OPEN": {_C.NEW: _C.OPEN, _C.UNDONE: _C.OPEN},
+    "OPEN": dict.fromkeys((_C.NEW, _C.UNDONE, _C.PARTIAL, _C.STUCK), _C.OPEN),
     "LEFT": {_C.OPEN: _C.LEFT},
     "UNWINDING": dict.fromkeys((_C.OPEN, _C.LEFT), _C.UNWINDING),
     "UNDONE": {_C.UNWINDING: _C.UNDONE},

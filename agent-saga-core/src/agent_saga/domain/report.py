@@ -114,21 +114,6 @@ class RollbackReport:
             return "STUCK"
         return "PARTIAL" if self.orphaned or self.kept else "ROLLED_BACK"
 
-    def merge(self, other: RollbackReport) -> None:
-        """Add the lines of a savepoint's report to this one."""
-        for name in (
-            "compensated",
-            "failed",
-            "orphaned",
-            "unresolved",
-            "unsettled",
-            "kept",
-            "not_applied",
-            "left",
-            "notes",
-        ):
-            getattr(self, name).extend(getattr(other, name))
-
     def summary(self) -> str:
         """Return the report as a person would tell it, several lines."""
         lines = [self._told()]

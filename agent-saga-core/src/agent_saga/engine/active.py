@@ -1,7 +1,7 @@
 """The sagas of this process whose boundary is open or being left.
 
 A shutdown waits for them; nothing else depends on it. A saga that nobody holds any more drops out
-by itself.
+by itself. One that ended earlier and is only read has nothing to wait for.
 """
 
 from __future__ import annotations
@@ -26,4 +26,8 @@ def opened(saga: Saga) -> None:
 def active() -> list[Saga]:
     """Return the sagas whose boundary has neither ended nor been released."""
     with _lock:
-        return [saga for saga in _sagas if saga.report is None and not saga.released]
+        return [saga for saga in _sagas if _is_open(saga)]
+
+
+def _is_open(saga: Saga) -> bool:
+    return saga.report is None and not saga.released and not saga.read_only

@@ -5,6 +5,7 @@ Rules of this part:
 - Entering inside another boundary makes a savepoint of it, unless it is detached.
 - Leaving well commits the root; a savepoint is left as part of the outer saga. A shut boundary with
   calls that nobody awaited fails with `ToolNotAwaited`.
+- Leaving a savepoint because the saga is to be suspended undoes nothing: it keeps its place.
 - Leaving with an exception unwinds. From an `Exception` the caller gets `SagaAborted`, raised from
   it; `CancelledError`, `KeyboardInterrupt` and `SystemExit` pass on unchanged, with the report in
   their notes and in `saga_report`. `reraise=True` treats every exception so.
@@ -29,17 +30,20 @@ from agent_saga.engine.drive_async import AsyncDriver, drive_shielded
 from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.options import BoundaryOptions
 from agent_saga.engine.saga import Saga, Scope
-from agent_saga.engine.suspend import suspend
+from agent_saga.engine.suspend import asked_for, left_to_recovery, suspend
 from agent_saga.engine.unwind import release, unwind
 from agent_saga.errors import (
     AbortRequested,
+    AgentSagaError,
     CommittedUnsettled,
     ConfigurationError,
+    RefusedError,
     SagaAborted,
     SagaForked,
     SagaSuspended,
     SuspendRequested,
     ToolNotAwaited,
+    WALError,
     one_line,
 )
 from agent_saga.observe.correlation import SAGA_ID
@@ -48,6 +52,8 @@ if TYPE_CHECKING:
     from agent_saga.engine.ports import Engine
 
 T = TypeVar("T")
+
+_BEGINS_ANEW = (ScopeState.NEW, ScopeState.UNDONE, ScopeState.PARTIAL, ScopeState.STUCK)
 
 log = logging.getLogger("agent_saga.engine")
 
@@ -67,6 +73,19 @@ def reset(variable: contextvars.ContextVar[T], token: contextvars.Token[T]) -> N
 def loop_is_running() -> bool:
     """Say whether an event loop is running on this thread."""
     return asyncio._get_running_loop() is not None  # noqa: SLF001 - the documented way, and cheap
+
+
+def refuse_blocking() -> None:
+    """Refuse a synchronous boundary where an event loop is running on this thread.
+
+    Raises:
+        ConfigurationError: it would block that loop.
+    """
+    if loop_is_running():
+        raise ConfigurationError(
+            "A synchronous boundary would block the event loop that is running here.",
+            fix="Use `async with`.",
+        )
 
 
 class Boundary:
@@ -133,7 +152,7 @@ class Boundary:
                 fix="Use the outer boundary's kit, or detached=True for an independent saga.",
             )
         scope = outer.saga.open_savepoint(outer, self.options.name, is_async=is_async)
-        if scope.state in (ScopeState.NEW, ScopeState.UNDONE):
+        if scope.state in _BEGINS_ANEW and not outer.saga.read_only:
             journal.scope_opened(scope)
         return scope
 
@@ -149,11 +168,7 @@ class Boundary:
         Raises:
             ConfigurationError: an event loop is running on this thread, which it would block.
         """
-        if loop_is_running():
-            raise ConfigurationError(
-                "A synchronous boundary would block the event loop that is running here.",
-                fix="Use `async with`.",
-            )
+        refuse_blocking()
         self._interrupts = interrupts.install()
         try:
             return self._open(is_async=False)
@@ -176,9 +191,12 @@ class Boundary:
             if _forked(scope) or scope.saga.read_only:
                 return False
             failure = self._failure(scope, error)
-            if isinstance(failure, SuspendRequested) and scope.parent is None:
-                trouble = SyncDriver(self.engine).drive(suspend(scope.saga, failure))
-                failure = self._suspended(scope, failure, trouble)
+            request = scope.saga.suspend_request
+            if request is not None and failure is request:
+                if scope.parent is not None:
+                    return False
+                trouble = SyncDriver(self.engine).drive(suspend(scope.saga, request))
+                failure = self._suspended(scope, request, trouble)
             if failure is None:
                 failure = self._left_well(scope, self._committed(scope))
             if failure is None:
@@ -209,9 +227,12 @@ class Boundary:
 
     async def _leave_async(self, scope: Scope, error: BaseException | None) -> bool:
         failure = self._failure(scope, error)
-        if isinstance(failure, SuspendRequested) and scope.parent is None:
-            trouble = await AsyncDriver(self.engine).drive(suspend(scope.saga, failure))
-            failure = self._suspended(scope, failure, trouble)
+        request = scope.saga.suspend_request
+        if request is not None and failure is request:
+            if scope.parent is not None:
+                return False
+            trouble = await AsyncDriver(self.engine).drive(suspend(scope.saga, request))
+            failure = self._suspended(scope, request, trouble)
         if failure is None:
             failure = self._left_well(scope, await self._committed_async(scope))
         if failure is None:
@@ -231,6 +252,10 @@ class Boundary:
         """Tell the caller that the saga is suspended; return what made it fail instead."""
         if trouble is not None and scope.saga.state is not SagaState.SUSPENDED:
             return trouble
+        if isinstance(trouble, (WALError, RefusedError)):
+            report = left_to_recovery(scope.saga, trouble)
+            self._ended(scope, report)
+            raise _aborted(report, trouble) from trouble
         report = scope.saga.new_report()
         report.outcome = "SUSPENDED"
         self._ended(scope, report)
@@ -255,7 +280,12 @@ class Boundary:
     def _failure(self, scope: Scope, error: BaseException | None) -> BaseException | None:
         """Return what makes the boundary fail, or None."""
         not_awaited = _not_awaited(scope)
+        request = asked_for(scope.saga, error)
+        if request is not None:
+            return request
         if error is not None:
+            if not_awaited is not None:
+                error.add_note(str(not_awaited))
             return error
         if scope.parent is None and scope.saga.abort_reason is not None:
             return AbortRequested(scope.saga.abort_reason)
@@ -353,11 +383,12 @@ def _annotated(error: BaseException, report: RollbackReport) -> BaseException:
 
 
 def _aborted(report: RollbackReport, cause: BaseException) -> SagaAborted:
+    hint = cause.fix if isinstance(cause, AgentSagaError) else ""
     return SagaAborted(
         f"{one_line(cause)}\n{report.summary()}",
         cause=cause,
         report=report,
-        fix="" if report.clean else report.next_command(),
+        fix=hint if report.clean else report.next_command(),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import functools
 from collections.abc import Callable, Mapping
@@ -16,17 +15,22 @@ from agent_saga.engine.boundary import (
     Boundary,
     current_scope,
     loop_is_running,
+    refuse_blocking,
 )
 from agent_saga.engine.options import BoundaryOptions
 from agent_saga.engine.ports import Engine
 from agent_saga.engine.retry import RetryPolicy
-from agent_saga.engine.saga import Saga, Scope
+from agent_saga.engine.saga import Scope
+from agent_saga.engine.taking import Origin, Taking
 from agent_saga.engine.tool import declare, known, one_of, seconds
 from agent_saga.engine.wrap import Invocation
-from agent_saga.errors import AbortRequested, ConfigurationError, SuspendRequested
+from agent_saga.errors import (
+    AbortRequested,
+    ConfigurationError,
+    SagaClosed,
+    SuspendRequested,
+)
 from agent_saga.plugins.importing import refuse_while_importing
-
-Origin = Callable[[Engine, BoundaryOptions], Saga]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -127,7 +131,9 @@ class SagaHandle:
         """Leave the saga suspended: neither committed nor failed, until it is resumed by its id.
 
         The boundary then raises `SagaSuspended`, or fails with `NotSuspendable` if another process
-        could not undo all of it.
+        could not go on with it or undo all of it. From now on no step of the saga may start, and
+        leaving a savepoint undoes nothing. A program that catches what this raises suspends all
+        the same when its boundary ends, unless that fails for another reason.
 
         Args:
             reason: what it waits for.
@@ -136,16 +142,29 @@ class SagaHandle:
             awaits: plain data for whoever resumes it.
 
         Raises:
-            SuspendRequested: always.
+            SuspendRequested: always, unless the saga has ended already.
+            SagaClosed: the saga had ended and is only read.
         """
+        saga = self._scope.saga
+        if saga.read_only:
+            self._refuse_suspending()
         request = SuspendRequested(
             reason,
             deadline=seconds("deadline", deadline) or 0.0,
             at_deadline=one_of("at_deadline", at_deadline, ("undo", "hold")),
             awaits=awaits,
+            saga=saga.id,
         )
-        self._scope.saga.suspend_request = request
+        saga.suspend_request = request
+        saga.root.shut()
         raise request
+
+    def _refuse_suspending(self) -> NoReturn:
+        raise SagaClosed(
+            f"Saga {self.id} has ended ({self._scope.saga.state.value}); it cannot be suspended.",
+            rule="closed",
+            reason="a saga that has ended is only read",
+        )
 
     def savepoint(self, name: str = "") -> SagaScope:
         """Return a savepoint: a boundary inside this one, whose failure undoes only itself.
@@ -242,6 +261,7 @@ class SagaScope:
     @interrupts.engine_code
     def __enter__(self) -> SagaHandle:
         """Open a synchronous boundary."""
+        refuse_blocking()
         boundary = self._begin()
         origin = self._checked_origin()
         if origin is not None:
@@ -274,7 +294,7 @@ class SagaScope:
         boundary = self._begin()
         origin = self._checked_origin()
         if origin is not None:
-            boundary.given = await asyncio.to_thread(origin, boundary.engine, self._options)
+            boundary.given = await Taking(origin, boundary.engine, self._options).taken()
         handle = SagaHandle(boundary.enter_async())
         self._entered(boundary)
         return handle

@@ -10,7 +10,7 @@ Rules of this part:
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,6 @@ from agent_saga.wal.encoding import (
     count,
     exact,
     literal,
-    mac,
     masked,
     name,
 )
@@ -171,19 +170,6 @@ def recorded_key(facts: Mapping[str, Any]) -> StepKey:
     return ("derived", *map(str, path or ()), str(call.get("tool")), str(facts["n"]))
 
 
-def recorded_mac(facts: Mapping[str, Any], salt: bytes) -> bytes:
-    """Return the MAC of a step's arguments from the payload of its first record.
-
-    Args:
-        facts: the payload.
-        salt: the saga's salt.
-    """
-    text = facts.get("mac")
-    if isinstance(text, str):
-        return urlsafe_b64decode(f"{text}==")
-    return mac(salt, facts.get("args"))
-
-
 def refused(step: Step, rule: str, reason: str) -> int:
     """Record that the gate refused a call before its effect."""
     payload, _ = masked({"tool": step.tool.name, "rule": rule, "reason": reason})
@@ -265,8 +251,9 @@ def committed(step: Step, event: str = Ev.STEP_COMMITTED) -> tuple[int, AgentSag
 
 
 def not_applied(step: Step, by: str, evidence: str, *, final: bool) -> int:
-    """Record that a call had no effect."""
-    payload, _ = masked({"by": by, "evidence": evidence, "final": final})
+    """Record that a call had no effect, and whether that used its idempotency key up."""
+    fields = {"by": by, "evidence": evidence, "final": final}
+    payload, _ = masked({**fields, "spent": True} if step.spent else fields)
     return _ending(step, Ev.STEP_NOT_APPLIED, payload)
 
 
@@ -307,7 +294,7 @@ def step_event(step: Step, event: str, **fields: Any) -> int:
 def _inverse(inverse: Compensation, tool: str) -> Fragment:
     if inverse.nothing:
         return compose(none=masked(inverse.nothing)[0])
-    kwargs = exact(inverse.kwargs, what=f"the inverse's arguments of {tool}")
+    kwargs = exact(inverse.kwargs, what=f"{tool}'s inverse: kwargs")
     inverse.recorded = kwargs
     fields = {"kwargs": kwargs}
     if inverse.handler is not None:

@@ -88,8 +88,9 @@ def record_inverse_problem(step: Step, problem: AgentSagaError | None) -> Secret
         return None
     step.scope.saga.engine.metrics.count(INVERSES_UNRECORDED)
     log.error(
-        "the inverse of %s is kept in this process only, so it is lost in a crash: %s",
+        "the inverse of %s is kept in this process only, so it is lost in a crash: %s To do: %s",
         step.tool.name,
         problem.message,
+        problem.fix,
     )
     return problem if isinstance(problem, SecretLeak) else None

@@ -64,6 +64,8 @@ def step_protocol(step: Step, again: Invocation | None) -> Protocol[Outcome]:
     """
     saga = step.scope.saga
     if again is not None:
+        if saga.read_only:
+            return _read(step, again)
         outcome = yield from _again(step, again)
         if outcome is not None:
             return outcome
@@ -87,6 +89,9 @@ def step_protocol(step: Step, again: Invocation | None) -> Protocol[Outcome]:
 
 
 # --- an earlier step is meant --------------------------------------------------------------------
+
+_HAS_RESULT = (StepState.COMMITTED, StepState.KEPT)
+_OPEN_ENDED = (StepState.INTENT, StepState.UNKNOWN)
 
 
 def _again(step: Step, call: Invocation) -> Protocol[Outcome | None]:
@@ -114,6 +119,21 @@ def _again(step: Step, call: Invocation) -> Protocol[Outcome | None]:
     return outcome
 
 
+def _read(step: Step, call: Invocation) -> Outcome:
+    """Answer for a step of a saga that has ended: nothing is run, asked or recorded."""
+    if step.state in _HAS_RESULT:
+        return _recorded(step, call)
+    if step.state in _OPEN_ENDED:
+        return Outcome(error=_unknown(step))
+    return _refused_again(step) or Outcome(error=_unknown(step))
+
+
+def _recorded(step: Step, call: Invocation) -> Outcome:
+    if not (call.key or (call.named and step.named)):
+        return Outcome(error=_unknown(step, _UNNAMED))
+    return Outcome(step.result) if step.replayable else Outcome(error=_not_replayable(step))
+
+
 def _refused_again(step: Step) -> Outcome | None:
     try:
         step.scope.saga.check_open(step.scope)
@@ -129,14 +149,14 @@ def _settled_earlier(step: Step) -> Protocol[Outcome | None]:
         cut = yield from settle_unknown(step, patient=False)
         if cut is not None:
             return Outcome(error=cut)
-    if step.state in (StepState.COMMITTED, StepState.KEPT):
+    if step.state in _HAS_RESULT:
         return Outcome(step.result) if step.replayable else Outcome(error=_not_replayable(step))
     if step.state is StepState.COMPENSATED or step.spent:
         step.new_generation()
         return None
     if step.state in (StepState.NEW, StepState.NOT_APPLIED):
         return None
-    if step.state is StepState.UNKNOWN and repeats_safely(step):
+    if step.state is StepState.UNKNOWN and (step.tool.reversible or repeats_safely(step)):
         return None
     return Outcome(error=_unknown(step))
 

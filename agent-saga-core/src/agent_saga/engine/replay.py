@@ -6,6 +6,9 @@ Rules of this part (design 6, R2):
   arguments, the earliest one. If there are unused ones of this tool in this scope and none fits,
   the run has changed: `ReplayConflict`, never silently a second effect. If there are none, it is a
   new step.
+- Which object a method was called on is not recorded. A call of a method is therefore the recorded
+  step only if it is also as many calls of this tool into its scope as that one was; else the two
+  objects cannot be told apart: `ReplayConflict`.
 - A recorded step that was committed gives its recorded result and does not run. One whose result
   could not be recorded faithfully gives `ResultNotRecorded`, never a stand-in.
 - A saga that has ended only reads: recorded results are given, and a new step is refused.
@@ -13,9 +16,11 @@ Rules of this part (design 6, R2):
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from agent_saga.engine.step import RECORDED
 from agent_saga.errors import ReplayConflict
 
 if TYPE_CHECKING:
@@ -34,41 +39,52 @@ class Replay:
         scopes: the recorded savepoints by path.
     """
 
-    __slots__ = ("_unused", "scopes")
+    __slots__ = ("_calls", "_unused", "scopes")
 
     def __init__(self, steps: Iterable[Step], scopes: dict[tuple[str, ...], Scope]) -> None:
         self.scopes = scopes
+        self._calls: Counter[_Place] = Counter()
         self._unused: dict[_Place, list[Step]] = {}
         for step in steps:
             if not step.keyed:
                 self._unused.setdefault((step.scope.path, step.tool.name), []).append(step)
+        for unused in self._unused.values():
+            unused.sort(key=_ordinal)
 
     def match(self, call: Invocation, digest: bytes) -> Step | None:
         """Return the recorded step that a call is; None when it is a new one.
 
         Raises:
-            ReplayConflict: recorded steps of this tool are left, and none has these arguments.
+            ReplayConflict: recorded steps of this tool are left, and none is this call.
         """
-        unused = self._unused.get((call.scope.path, call.tool.name))
+        place = (call.scope.path, call.tool.name)
+        self._calls[place] += 1
+        unused = self._unused.get(place)
         if not unused:
             return None
         for step in unused:
-            if step.mac == digest:
-                unused.remove(step)
-                rebind(step, call)
+            if step.mac == digest and (call.owner is None or _ordinal(step) == self._calls[place]):
+                self.take(step, call)
                 return step
         raise ReplayConflict(
-            f"The resumed run calls {call.tool.name} with other arguments than the recorded one.",
-            fix="Resume with the same inputs, or start a saga of its own (another saga_id).",
+            f"The resumed run calls {call.tool.name} otherwise than the recorded run did.",
+            fix="Resume with the same inputs, give the calls keys (tool.keyed), or start a saga "
+            "of its own (another saga_id).",
         )
 
+    def take(self, step: Step, call: Invocation) -> None:
+        """Note that a recorded step was met, and give it the functions of the call's tool."""
+        unused = self._unused.get((step.scope.path, step.tool.name), [])
+        if step in unused:
+            unused.remove(step)
+        if step.owner is not RECORDED:
+            return
+        step.tool = call.tool
+        step.owner = call.owner
+        step.named = call.named
+        step.arguments, step.args, step.kwargs = call.arguments, call.args, call.kwargs
 
-def rebind(step: Step, call: Invocation) -> None:
-    """Give a recorded step the functions of the tool that the new run calls it with."""
-    if step.compensation is None and step.provisional is None:
-        step.missing = step.missing or ""
-    step.tool = call.tool
-    step.scope = call.scope
-    step.owner = call.owner
-    step.named = call.named
-    step.arguments, step.args, step.kwargs = call.arguments, call.args, call.kwargs
+
+def _ordinal(step: Step) -> int:
+    """Return which call of its tool in its scope a step was; 0 when that was erased."""
+    return int(step.key[-1]) if step.key else 0

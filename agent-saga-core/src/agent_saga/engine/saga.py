@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from agent_saga.domain import identity
 from agent_saga.domain.lifecycle import SagaState, ScopeState, StepState, saga_after, scope_after
 from agent_saga.domain.report import RollbackReport
-from agent_saga.engine.step import Step
+from agent_saga.engine.step import RECORDED, Step
 from agent_saga.errors import (
     ConfigurationError,
     ReplayConflict,
@@ -263,6 +263,13 @@ class Saga:
                 rule="unwinding",
                 reason="the boundary failed",
             )
+        if self.suspend_request is not None:
+            raise SagaClosed(
+                f"Saga {self.id} is being suspended; no further step of it may start.",
+                rule="suspended",
+                reason=self.suspend_request.message,
+                fix="Leave the boundary; the run that resumes the saga goes on.",
+            ) from self.suspend_request
         raise SagaClosed(
             f"The boundary of saga {self.id} has ended; no further step of it may start.",
             rule="closed",
@@ -323,12 +330,12 @@ class Saga:
         tool, key, owner = call.tool, call.key, call.owner
         if key is not None:
             step = self.keyed.get(identity.given_key(_GIVEN_PATH, tool.name, key))
-            if step is not None and not (step.mac == digest and step.owner is owner):
+            if step is not None and not (step.mac == digest and _owned_by(step, owner)):
                 raise ReplayConflict(
                     f"The key {key!r} of {tool.name} was used before with other arguments.",
                     fix="Use another key for another effect.",
                 )
-            return step
+            return self._rebound(step, call)
         if self.replay is not None:
             recorded = self.replay.match(call, digest)
             if recorded is not None:
@@ -336,9 +343,14 @@ class Saga:
         if not self.unsettled or tool.repeatable:
             return None
         for step in self.unsettled.values():
-            if step.mac == digest and step.tool.name == tool.name and step.owner is owner:
-                return step
+            if step.mac == digest and step.tool.name == tool.name and _owned_by(step, owner):
+                return self._rebound(step, call)
         return None
+
+    def _rebound(self, step: Step | None, call: Invocation) -> Step | None:
+        if step is not None and step.owner is RECORDED and self.replay is not None:
+            self.replay.take(step, call)
+        return step
 
     def _new(self, call: Invocation, digest: bytes, encoded: tuple[Fragment, bool]) -> Step:
         scope, tool, key = call.scope, call.tool, call.key
@@ -434,6 +446,11 @@ class Saga:
         """Return the steps of a scope that are in flight."""
         with self.lock:
             return [step for step in self.in_flight.values() if step.scope.within(scope)]
+
+
+def _owned_by(step: Step, owner: object) -> bool:
+    """Say whether a step may be a method of this object, or of none."""
+    return step.owner is owner or step.owner is RECORDED
 
 
 def _check_suspendable(tool: Tool) -> None:

@@ -12,7 +12,7 @@ Rules of this part:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from agent_saga.engine.tool import Tool
     from agent_saga.engine.wrap import Invocation
     from agent_saga.wal.encoding import Fragment
+
+
+RECORDED: Final = object()
+"""The owner of a recorded step: the log does not tell whose method it was."""
 
 
 class Step(Struct, eq=False):

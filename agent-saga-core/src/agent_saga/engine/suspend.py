@@ -2,8 +2,12 @@
 
 Rules of this part (R3):
 
-- No new step starts; steps in flight are waited for, bounded. A call that is still running, or a
-  step whose inverse has no name, cannot be suspended: another process could not undo it.
+- From the request on no new step starts. Whatever the program makes of the request on its way to
+  the boundary, the saga is suspended; only an error of another cause makes it fail.
+- A savepoint that is left on the way stays as it is: open, to be gone on with.
+- A log that ends with this process holds nothing that could be resumed.
+- Steps in flight are waited for, bounded. A call that is still running, or a step whose inverse has
+  no name, cannot be suspended: another process could not undo it.
 - SAGA_SUSPENDED is durable, and the fence is checked after it, before the caller is told.
 - The record holds the deadline and what happens at it; the resume and the deadline race on one
   atomic claim.
@@ -11,22 +15,72 @@ Rules of this part (R3):
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from agent_saga.domain.lifecycle import StepState
 from agent_saga.domain.records import Ev
 from agent_saga.engine import journal
 from agent_saga.engine.requests import Durable, Protocol, StepEnded
+from agent_saga.engine.unwind import release
 from agent_saga.errors import NotSuspendable, RefusedError, SuspendRequested, WALError
 
 if TYPE_CHECKING:
+    from agent_saga.domain.report import RollbackReport
     from agent_saga.engine.saga import Saga
     from agent_saga.engine.step import Step
+
+
+def asked_for(saga: Saga, error: BaseException | None) -> SuspendRequested | None:
+    """Return the request to suspend this saga that an error is, or was made from; or None.
+
+    Code between the request and the boundary may have wrapped it, or met the refusal of a further
+    step; an error of another cause makes the boundary fail.
+    """
+    if isinstance(error, SuspendRequested) and error.saga in ("", saga.id):
+        saga.suspend_request = error
+        saga.root.shut()
+    request = saga.suspend_request
+    if request is None or saga.abort_reason is not None or not isinstance(error, Exception):
+        return None
+    return request if any(cause is request for cause in _causes(error)) else None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Give an exception and everything that it came from."""
+    seen: set[int] = set()
+    left: list[BaseException | None] = [error]
+    while left:
+        one = left.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        left += [one.__cause__, one.__context__]
+        left += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+
+
+def left_to_recovery(saga: Saga, trouble: BaseException) -> RollbackReport:
+    """Return the report of a saga of which it is not certain that it is suspended."""
+    report = saga.new_report()
+    report.outcome = "RELEASED"
+    report.notes.append(f"that it is suspended could not be made durable: {trouble}")
+    for step in saga.steps_of(saga.root):
+        if not step.tool.reversible and step.state is not StepState.NOT_APPLIED:
+            report.unresolved.append(step.line("it is not certain that it is suspended"))
+    release(saga.root, type(trouble).__name__)
+    return report
 
 
 def suspend(saga: Saga, request: SuspendRequested) -> Protocol[BaseException | None]:
     """Suspend a saga; return what came in the way, or None."""
     saga.root.shut()
+    if not saga.engine.wal.capabilities.survives_kill:
+        return NotSuspendable(
+            f"Saga {saga.id} cannot be suspended: its log ({saga.engine.wal.address}) ends with "
+            "this process.",
+            fix="Give the kit a log in files: wal='a path'.",
+        )
     clock = saga.engine.clock
     end = clock.monotonic() + saga.engine.timing.settle
     for step in saga.in_flight_of(saga.root):

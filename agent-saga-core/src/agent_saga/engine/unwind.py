@@ -21,7 +21,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from agent_saga.domain.compensation import Compensation
-from agent_saga.domain.lifecycle import SagaState, StepState
+from agent_saga.domain.lifecycle import SagaState, ScopeState, StepState
 from agent_saga.domain.records import Ev
 from agent_saga.domain.report import RollbackReport, StepLine
 from agent_saga.engine import journal
@@ -102,7 +102,7 @@ class Unwinding:
         """Carry the unwinding out to its terminal record."""
         saga = self.scope.saga
         saga.engine.wal.check_fence(saga.id, saga.epoch)
-        if self.scope.parent is not None or saga.state is not SagaState.UNWINDING:
+        if not self._announced():
             journal.unwinding(self.scope, cause)
         cut = yield from self._settle()
         if cut is not None:
@@ -114,6 +114,11 @@ class Unwinding:
                 self.give_up(cut)
                 return
         yield from self._terminal()
+
+    def _announced(self) -> bool:
+        if self.scope.parent is not None:
+            return self.scope.state is ScopeState.UNWINDING
+        return self.scope.saga.state is SagaState.UNWINDING
 
     def _settle(self) -> Protocol[BaseException | None]:
         saga = self.scope.saga

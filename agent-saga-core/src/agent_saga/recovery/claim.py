@@ -7,6 +7,8 @@ Rules of this part (R3, *Takeover*):
 2. The store raises the epoch atomically: of all who saw one epoch, one gets the next.
 3. The fence is written into every writer's lock file that wrote about the saga; then everything
    those writers handed over is synced and read again, to its end.
+   If the store knew of a later epoch than the log that was read, somebody else may have acted
+   meanwhile: then every writer is read, and a claimer that acted is not overridden.
 4. SAGA_CLAIM, durable, names for each writer the last record that was read. Whatever that writer
    adds is stale.
 
@@ -111,7 +113,7 @@ def claimed(
         proved = ""
         if check is not None:
             check(found)
-        if found.view.state in OWNED:
+        if found.view.state in OWNED or _just_claimed(place, found):
             held.enter_context(_dead_owner(place, found))
             proved = found.effective.owner
         _check_calls_ended(place, found, proved)
@@ -145,6 +147,20 @@ def _alone(saga: str) -> Iterator[None]:
     finally:
         with _lock:
             _claiming.discard(saga)
+
+
+def _just_claimed(place: Place, found: Found) -> bool:
+    """Say whether somebody has claimed a saga that waited, and not yet recorded what for.
+
+    One who could not go on has given the claim back in the store.
+    """
+    if found.view.state not in (SagaState.SUSPENDED, SagaState.RELEASED):
+        return False
+    last = next(r for r in reversed(found.effective.records) if r.event.startswith("SAGA_"))
+    if last.event != Ev.SAGA_CLAIM:
+        return False
+    doc = place.store.get(claim_key(found.id))
+    return doc is None or doc["epoch"] != last.epoch or doc["owner"] == last.writer
 
 
 def give_back(place: Place, claim: Claimed) -> None:
@@ -183,7 +199,10 @@ def _let_go(place: Place, saga: str, epoch: int) -> None:
         place.wal.drain()
         found = look(place.wal.path, saga)
         mine = found is not None and found.effective.owner == place.wal.writer
-        if found is None or not mine or found.view.state not in OWNED:
+        if found is None or not mine:
+            return
+        if found.view.state not in OWNED:
+            _withdraw(place, saga, epoch)
             return
         place.wal.check_fence(saga, epoch)
         payload, _ = masked({"cause": "what claimed it could not go on"})
@@ -280,7 +299,8 @@ def _read_to_the_end(place: Place, found: Found, epoch: int) -> Found:
         if writer != place.wal.writer:
             sync_writer(place.wal.path, writer, place.wal.port)
     place.wal.drain()
-    again = read_again(place.wal.path, found, place.wal.port)
+    alone = epoch == found.effective.highest + 1
+    again = read_again(place.wal.path, found, place.wal.port) if alone else _found(place, found.id)
     if again.effective.epoch != found.effective.epoch or set(again.writers) - set(found.writers):
         raise ClaimRefused(f"Saga {found.id} changed hands while it was being claimed.")
     return again

@@ -126,6 +126,7 @@ def _closing(saga: Saga, found: Found, **fields: object) -> int:
     """Record the closing; where the records are at fault, whatever state they leave."""
     if not found.problems:
         return journal.saga_event(saga, Ev.SAGA_CLOSED, **fields)
+    fields["despite"] = found.problems
     return journal.write(saga, Ev.SAGA_CLOSED, masked(fields)[0])
 
 

@@ -13,8 +13,8 @@ Rules of this part:
   owner was proved dead: no answer of its provider is known.
 - A prober that reads the call's arguments is not asked when the log masked them: it would look for
   something else, and its "no" would be false.
-- The window of an idempotent inverse counts from its first announcement in the log, by the wall
-  clock; a clock that was put back closes it.
+- The window of an idempotent call or inverse counts from its first announcement in the log, by the
+  wall clock; a clock that was put back closes it.
 - Payloads are data from outside: a fact of another form than expected counts as not there.
 """
 
@@ -34,7 +34,7 @@ from agent_saga.engine.forms import Form
 from agent_saga.engine.journal import recorded_key
 from agent_saga.engine.ports import Engine
 from agent_saga.engine.saga import Saga, Scope
-from agent_saga.engine.step import Step
+from agent_saga.engine.step import RECORDED, Step
 from agent_saga.engine.tool import Tool, declare
 from agent_saga.plugins.registry import Handler
 from agent_saga.recovery.survey import Found
@@ -81,6 +81,9 @@ def _saga(saga: Saga, record: Record, facts: Facts) -> None:
     salt = facts.get("salt")
     if record.event == Ev.SAGA_BEGIN and isinstance(salt, str):
         saga.salt = _unb64(salt)
+    about = facts.get("about")
+    if record.event == Ev.SAGA_BEGIN and isinstance(about, Mapping):
+        saga.key = str(about.get("key") or "")
 
 
 def _step(
@@ -95,6 +98,10 @@ def _step(
         step = _new_step(saga, scopes, record, facts)
         step.ended_at = dead_since
     step.state = step_after(step.state, record.event)
+    if record.event == Ev.STEP_INTENT and (
+        step.first_at is None or step.generation != record.generation
+    ):
+        step.first_at = _since(saga, record)
     step.generation = record.generation
     _learn(step, record, facts)
 
@@ -116,6 +123,7 @@ def _new_step(
         {},
         _mac(saga, facts, arguments),
         keyed=key[:1] == ("given",),
+        owner=RECORDED,
     )
     step.in_flight = False
     saga.steps[step.id] = step
@@ -236,6 +244,8 @@ def _learn(step: Step, record: Record, facts: Facts) -> None:
         step.compensation = _inverse(step, facts.get("inverse"))
     if record.event == Ev.STEP_UNKNOWN:
         step.answered = about.get("answered") is True
+    if record.event == Ev.STEP_NOT_APPLIED:
+        step.spent = about.get("spent") is True
     if record.event == Ev.STEP_COMPENSATING:
         _undoing(step, record, facts)
     if record.event == Ev.STEP_ORPHANED:
@@ -249,6 +259,7 @@ def _begins(step: Step, facts: Facts) -> None:
     """An announced effect, perhaps of a new generation: what was known before does not count."""
     step.order, step.intent_order = None, step.scope.saga.order()
     step.compensation, step.undo_since, step.missing = None, None, ""
+    step.spent = False
     step.prepared = facts.get("prepared")
     step.provisional = _inverse(step, facts.get("provisional"))
 
@@ -257,9 +268,14 @@ def _undoing(step: Step, record: Record, facts: Facts) -> None:
     if step.compensation is None:
         step.compensation = _inverse(step, facts.get("inverse"))
     if step.undo_since is None:
-        clock = step.scope.saga.engine.clock
-        ago = (clock.now_us() - record.time) / 1e6
-        step.undo_since = clock.monotonic() - ago if ago >= 0 else -math.inf
+        step.undo_since = _since(step.scope.saga, record)
+
+
+def _since(saga: Saga, record: Record) -> float:
+    """Return the monotonic time of a record; a clock that was put back makes it endlessly long."""
+    clock = saga.engine.clock
+    ago = (clock.now_us() - record.time) / 1e6
+    return clock.monotonic() - ago if ago >= 0 else -math.inf
 
 
 def _inverse(step: Step, recorded: Any) -> Compensation | None:

@@ -2,9 +2,9 @@
 
 Rules of this part:
 
-- The first pass keeps the ids of sagas that have no clean end, of those that go on after one, and
-  of those that were ever taken over: their records must be told apart. The second pass collects
-  the records of these sagas, from every writer.
+- The first pass keeps the records of a saga until it has ended well by itself. What was taken over
+  is kept, since its records must be told apart. A second pass is made only for sagas that go on
+  behind what was let go, or whose beginning is read later than something else of them.
 - A saga whose writer's log is damaged behind its beginning may have lost records: it is a human's
   case, and never undone by itself. A torn tail is none: what it held was never confirmed to
   anybody.
@@ -16,7 +16,7 @@ Rules of this part:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from agent_saga.domain.effective import effective, facts_of
 from agent_saga.domain.fold import resolve
@@ -113,21 +113,44 @@ def survey(path: str | os.PathLike[str], *, dead: frozenset[str] = _NOBODY) -> S
     Raises:
         WALError: the directory as a whole is no log that can be read.
     """
-    damages: list[Damage] = []
-    wanted = open_ids(_without(damages, scan(path)))
-    if not wanted:
-        return Survey({}, damages)
-    found = _collected(path, wanted, dead)
+    collected, damages, incomplete = _first_pass(path)
+    if incomplete:
+        wanted = {*collected, *incomplete}
+        found = _collected(path, wanted, dead)
+    else:
+        sagas = {saga: Found(saga, own, damages, dead) for saga, own in collected.items()}
+        found = Survey(sagas, damages)
     return Survey({s: saga for s, saga in found.sagas.items() if not saga.settled}, found.damages)
 
 
-def _without(damages: list[Damage], found: Iterable[Record | Damage]) -> Iterator[Record]:
-    """Give the records, and put the damages on a list."""
-    for record in found:
+def _first_pass(
+    path: str | os.PathLike[str],
+) -> tuple[dict[str, list[Record]], list[Damage], set[str]]:
+    """Collect the records of what has no clean end; the damages; and whose beginning is missing."""
+    collected: dict[str, list[Record]] = {}
+    damages: list[Damage] = []
+    incomplete: set[str] = set()
+    for record in scan(path):
         if isinstance(record, Damage):
             damages.append(record)
-        else:
-            yield record
+            continue
+        saga = record.saga
+        if not saga:
+            continue
+        known = collected.get(saga)
+        if known is None:
+            known = collected[saga] = []
+            if record.event != Ev.SAGA_BEGIN:
+                incomplete.add(saga)
+        known.append(record)
+        if _ends_well(record) and saga not in incomplete and not _taken_over(known):
+            del collected[saga]
+    return collected, damages, incomplete
+
+
+def _taken_over(records: list[Record]) -> bool:
+    """Whether others wrote about a saga too: its records must be told apart."""
+    return records[-1].epoch > 1 or records[0].writer != records[-1].writer
 
 
 def look(
@@ -154,22 +177,6 @@ def read_again(path: str, found: Found, port: OsPort) -> Found:
             elif record.saga == found.id:
                 records.append(record)
     return Found(found.id, records, damages, found.complete)
-
-
-def open_ids(found: Iterable[Record]) -> set[str]:
-    """Return the ids of the sagas that have no clean end, go on after one, or were taken over."""
-    open_now: set[str] = set()
-    taken_over: set[str] = set()
-    for record in found:
-        if not record.saga:
-            continue
-        if _ends_well(record):
-            open_now.discard(record.saga)
-        else:
-            open_now.add(record.saga)
-        if record.event == Ev.SAGA_CLAIM:
-            taken_over.add(record.saga)
-    return open_now | taken_over
 
 
 def _ends_well(record: Record) -> bool:

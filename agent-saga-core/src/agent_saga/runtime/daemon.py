@@ -18,10 +18,11 @@ from typing import Any, TypeVar
 
 from agent_saga.engine.boundary import loop_is_running
 from agent_saga.errors import ConfigurationError
+from agent_saga.plugins.registry import process_handlers
 from agent_saga.recovery.claim import Place
 from agent_saga.recovery.daemon import Daemon, Result
 from agent_saga.recovery.queue import cases, close_case, retry_case
-from agent_saga.recovery.recover import Recovered
+from agent_saga.recovery.recover import Recovered, recoverable
 from agent_saga.recovery.survey import Found, survey
 from agent_saga.recovery.undo import Plan, known, plan, undo_later
 from agent_saga.runtime.composition import Runtime
@@ -120,6 +121,13 @@ class RecoveryDaemon:
     def sweep(self) -> Result:
         """Make one pass that does not wait for calls that may still arrive; blocks."""
         return self._daemon.sweep(patient=False)
+
+    def missing_handlers(self) -> list[str]:
+        """Return the names of inverses that open sagas need and that are not registered here."""
+        self._runtime.engine()
+        open_sagas = [s for s in survey(self._daemon.path).sagas.values() if recoverable(s)]
+        needed = set().union(*[saga.view.handlers_needed() for saga in open_sagas])
+        return sorted(needed - set(process_handlers().compensators))
 
     def plans(self) -> list[Plan]:
         """Return what recovery would do about each saga that is not settled."""

@@ -5,31 +5,63 @@ Rules of this part (design 6, R3):
 - The store grants an id once, atomically, before the log says anything; so of two processes that
   begin the same id, one is refused.
 - Resuming takes the recorded saga over like recovery does: only if it was suspended or released,
-  or if its owner is dead. A saga that is being undone is not resumed. One that has ended is only
-  read.
-- If the id was granted and the log has nothing of it, its first owner died before its first step:
-  the saga begins under a new epoch.
+  or if its owner is dead. A saga that is being undone is not resumed, nor is one whose suspension
+  was to end in undoing and is over. One that has ended is only read.
+- A saga of which records are lost, damaged or stale is not resumed: what they told would be done
+  again.
+- That it was resumed is durable before anything else happens in it: from then on it is a living
+  process's.
+- What a savepoint was undoing when its process died is undone first.
+- If the id was granted and the log has nothing of it, its first owner died, or ended its boundary,
+  before its first step: the saga begins under a new epoch. If that owner's log is gone or damaged,
+  nobody knows, and the id is refused.
 """
 
 from __future__ import annotations
 
+import re
+import threading
+from pathlib import Path
+
 from agent_saga.domain import identity
-from agent_saga.domain.lifecycle import SagaState
+from agent_saga.domain.effective import facts_of
+from agent_saga.domain.lifecycle import SagaState, ScopeState, StepState
 from agent_saga.domain.records import Ev
-from agent_saga.engine import journal
+from agent_saga.engine import active, journal
+from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.options import BoundaryOptions
 from agent_saga.engine.ports import Engine
 from agent_saga.engine.replay import Replay
 from agent_saga.engine.saga import Saga, Scope
-from agent_saga.errors import ConfigurationError, DuplicateSaga, SagaUnwinding
+from agent_saga.engine.step import Step
+from agent_saga.engine.unwind import unwind
+from agent_saga.errors import (
+    ClaimRefused,
+    ConfigurationError,
+    DuplicateSaga,
+    RecoveryError,
+    SagaClosed,
+    SagaUnwinding,
+)
 from agent_saga.recovery.claim import Place, claimed
 from agent_saga.recovery.rebuild import rebuilt
+from agent_saga.recovery.recover import overdue
 from agent_saga.recovery.survey import Found, look
 from agent_saga.state.base import StateStore, one
 from agent_saga.state.claims import Claim, claim_key, open_saga, raise_epoch
+from agent_saga.wal.directory import WRITERS
 from agent_saga.wal.file import FileWAL
+from agent_saga.wal.reader import Damage, scan_writer
+from agent_saga.wal.takeover import dead_writer
 
 _GOES_ON = frozenset({SagaState.RUNNING, SagaState.SUSPENDED, SagaState.RELEASED})
+_OPAQUE = re.compile(r"[A-Za-z0-9_-]{16}")
+
+_OPEN = (StepState.INTENT, StepState.UNKNOWN, StepState.ORPHANED, StepState.UNRESOLVED)
+_LONGEST = 300
+
+_beginning = threading.Lock()
+"""Held while an id is granted, so that two threads do not both take a false start for theirs."""
 
 
 def identified(engine: Engine, store: StateStore, options: BoundaryOptions) -> Saga:
@@ -44,11 +76,11 @@ def identified(engine: Engine, store: StateStore, options: BoundaryOptions) -> S
         DuplicateSaga: the id was used before, and the saga is not to be resumed.
         ClaimRefused: a process that lives owns it.
         SagaUnwinding: it is being undone.
-        ConfigurationError: the log is not one in files.
+        SagaClosed: it was suspended until a time that is over, to be undone then.
+        RecoveryError: records of it are lost, or cannot be trusted.
+        ConfigurationError: the log is not one in files, or the id is no text that fits.
     """
-    key = options.saga_id or ""
-    if not key.strip() or len(key) > 300:
-        raise ConfigurationError("A saga_id is a text of 1 to 300 characters.")
+    key = _checked(options.saga_id)
     wal = engine.wal
     if not isinstance(wal, FileWAL):
         raise ConfigurationError(
@@ -56,7 +88,7 @@ def identified(engine: Engine, store: StateStore, options: BoundaryOptions) -> S
             fix="Give the kit wal='a path'.",
         )
     place = Place(engine, wal, store)
-    found = look(wal.path, identity.saga_id_of(key))
+    found = _recorded(wal.path, key)
     if found is None:
         return _begun(place, key, options)
     if not options.resume:
@@ -64,28 +96,75 @@ def identified(engine: Engine, store: StateStore, options: BoundaryOptions) -> S
     return _resumed(place, found, key)
 
 
+def _checked(key: object) -> str:
+    if not isinstance(key, str) or not key.strip() or len(key) > _LONGEST:
+        raise ConfigurationError(f"A saga_id is a text of 1 to {_LONGEST} characters.")
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        raise ConfigurationError(
+            "A saga_id holds half of a surrogate pair, which no log can record."
+        ) from None
+    return key
+
+
+def _recorded(path: str, key: str) -> Found | None:
+    """Return the saga of an id of the user's own, else the one that the log calls so."""
+    found = look(path, identity.saga_id_of(key))
+    if found is None and _OPAQUE.fullmatch(key):
+        found = look(path, key)
+    return found
+
+
+# --- beginning -----------------------------------------------------------------------------------
+
+
 def _begun(place: Place, key: str, options: BoundaryOptions) -> Saga:
     saga = Saga(place.engine, options.name, options.labels, is_async=False)
     saga.id, saga.key = identity.saga_id_of(key), key
     document = claim_key(saga.id)
     owner = place.wal.begin()
-    claim = place.store.transact(
-        [document], one(document, lambda doc: open_saga(doc, owner=owner)), durable=True
-    )
-    if not claim.granted:
-        claim = _after_a_false_start(place, document, owner, claim, resume=options.resume)
-    if not claim.granted:
-        raise _duplicate(key, "being begun by another process")
-    saga.epoch = claim.epoch
+    with _beginning:
+        claim = place.store.transact(
+            [document], one(document, lambda doc: open_saga(doc, owner=owner)), durable=True
+        )
+        if not claim.granted and options.resume:
+            again = _after_a_false_start(place, saga.id, claim, key)
+            if isinstance(again, Saga):
+                return again
+            claim = again
+        if not claim.granted:
+            raise _duplicate(key, "it was begun before")
+        saga.epoch = claim.epoch
+        active.opened(saga)
     return saga
 
 
-def _after_a_false_start(
-    place: Place, document: str, owner: str, held: Claim, *, resume: bool
-) -> Claim:
-    """The id was granted before and the log has nothing of it; raise the epoch if allowed."""
-    if not resume or held.owner == owner:
-        return held
+def _after_a_false_start(place: Place, saga: str, held: Claim, key: str) -> Claim | Saga:
+    """Take an id over whose owner can no longer act and has recorded nothing of it."""
+    if not held.owner or not Path(place.wal.path, WRITERS, held.owner).is_dir():
+        raise _lost(key)
+    if held.owner == place.wal.writer:
+        if any(other.id == saga for other in active.active()):
+            raise ClaimRefused(f"The saga {key!r} is open in this process.")
+        return _next_epoch(place, saga, held)
+    dead = dead_writer(place.wal.path, held.owner, place.wal.port)
+    if dead is None:
+        raise ClaimRefused(
+            f"The saga {key!r} is in the hands of a process that lives (writer {held.owner}).",
+            fix="Wait until it has ended, or stop that process.",
+        )
+    with dead:
+        found = look(place.wal.path, saga)
+        if found is None and _is_damaged(place, held.owner):
+            raise _lost(key)
+        if found is None:
+            return _next_epoch(place, saga, held)
+    return _resumed(place, found, key)
+
+
+def _next_epoch(place: Place, saga: str, held: Claim) -> Claim:
+    document, owner = claim_key(saga), place.wal.writer
     return place.store.transact(
         [document],
         one(document, lambda doc: raise_epoch(doc, owner=owner, seen=held.epoch)),
@@ -93,9 +172,46 @@ def _after_a_false_start(
     )
 
 
+def _is_damaged(place: Place, writer: str) -> bool:
+    found = scan_writer(place.wal.path, writer, place.wal.port)
+    return any(isinstance(one, Damage) and one.kind != "torn-tail" for one in found)
+
+
+def _lost(key: str) -> RecoveryError:
+    return RecoveryError(
+        f"The saga {key!r} was begun before, and the log that knows of it is lost.",
+        fix="Look at the world, then begin one under another saga_id.",
+    )
+
+
+# --- resuming ------------------------------------------------------------------------------------
+
+
 def _resumed(place: Place, found: Found, key: str) -> Saga:
+    if found.view.state not in _GOES_ON and found.view.state is not SagaState.UNWINDING:
+        saga = _replaying(place, found, found.effective.epoch, key)
+        saga.root.shut()
+        saga.read_only = True
+        return saga
+    with claimed(
+        place, found.id, reason="resume", by="resume", check=lambda now: _check_goes_on(now, key)
+    ) as claim:
+        saga = _replaying(place, claim.found, claim.epoch, key)
+        seq = journal.saga_event(saga, Ev.SAGA_RESUMED)
+        place.wal.wait_durable(seq)
+        place.wal.check_fence(saga.id, saga.epoch)
+        _finish_undoing(saga)
+    return saga
+
+
+def _check_goes_on(found: Found, key: str) -> None:
     state = found.view.state
-    if state is SagaState.UNWINDING:
+    if found.problems:
+        raise RecoveryError(
+            f"The saga {key!r} cannot be resumed: {'; '.join(found.problems)}.",
+            fix=f"agent-saga queue show {found.id} tells more.",
+        )
+    if state is SagaState.UNWINDING or _was_unwinding(found):
         raise SagaUnwinding(
             f"The saga {key!r} is being undone; it cannot be resumed.",
             rule="unwinding",
@@ -103,27 +219,58 @@ def _resumed(place: Place, found: Found, key: str) -> Saga:
             fix="Wait for recovery (agent-saga recover), then begin one under another id.",
         )
     if state not in _GOES_ON:
-        saga = _replaying(place, found, found.effective.epoch, key)
-        saga.root.shut()
-        saga.read_only = True
-        return saga
-    with claimed(place, found.id, reason="resume", by="resume") as claim:
-        saga = _replaying(place, claim.found, claim.epoch, key)
-        journal.saga_event(saga, Ev.SAGA_RESUMED)
-    return saga
+        raise ClaimRefused(f"The saga {key!r} has ended meanwhile.", fix="Resume it again.")
+    if overdue(found):
+        raise SagaClosed(
+            f"The saga {key!r} waited until its deadline and is to be undone; it cannot be "
+            "resumed any more.",
+            rule="deadline",
+            reason="the deadline of its suspension is over",
+            fix="Let recovery undo it (agent-saga recover), then begin one under another id.",
+        )
+
+
+def _was_unwinding(found: Found) -> bool:
+    """Say whether a saga was released in the middle of its undoing."""
+    for record in reversed(found.effective.records):
+        if record.event == Ev.SAGA_RESUMED:
+            return False
+        if record.event == Ev.SAGA_UNWINDING and not facts_of(record).get("scope"):
+            return True
+    return False
+
+
+def _finish_undoing(saga: Saga) -> None:
+    """Undo what savepoints were undoing when their process died, the inner ones first."""
+    for scope in reversed(saga.root.subtree()):
+        if scope.state is ScopeState.UNWINDING and not saga.released:
+            protocol = unwind(scope, "its process died")
+            SyncDriver(saga.engine, shielded=True).drive(protocol)
+    if saga.released:
+        raise RecoveryError(
+            f"A savepoint of saga {saga.id} was being undone and could not be finished.",
+            fix="agent-saga recover undoes the saga.",
+        )
 
 
 def _replaying(place: Place, found: Found, epoch: int, key: str) -> Saga:
     now = place.engine.clock.monotonic()
     saga = rebuilt(place.engine, found, epoch, dead_since=now)
-    saga.key = key
+    saga.key = saga.key or key
     scopes = {scope.path: scope for scope in saga.root.subtree() if scope.path}
     saga.replay = Replay(list(saga.steps.values()), scopes)
     for step in saga.steps.values():
         if step.keyed:
             saga.keyed[step.key] = step
+        if _is_open(step):
+            saga.unsettled[step.id] = step
     _skip_ordinals(saga)
     return saga
+
+
+def _is_open(step: Step) -> bool:
+    """Say whether an equal call would be a blind retry, wherever it is made."""
+    return step.order is None and not step.tool.reversible and step.state in _OPEN
 
 
 def _skip_ordinals(saga: Saga) -> None:

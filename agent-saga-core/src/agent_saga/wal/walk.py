@@ -303,7 +303,8 @@ class Refusing(Walk):
         del value, kind
         raise NotRecordable(
             f"{self.place()} cannot be recorded exactly: {why}.",
-            fix="Pass plain data (text, numbers, dates, lists, dicts).",
+            fix="Pass plain data (text, numbers, dates, lists, dicts); `@tool.undo(keep=…)` "
+            "records only the fields it names.",
         )
 
 

@@ -6,6 +6,7 @@ Each part is a module of its own, imported by whoever uses it:
 - `clock`: a clock that moves when it is told to.
 - `world`: a small world of effects in a real database, with assertions about what happened in it.
 - `faults`: system calls that fail, hang, come up short or crash, and disks that lose power.
+- `crash`: agents and daemons in real processes, killed where a test says.
 - `doubles`: a log and a state store in memory, which pass the same kits as the real ones.
 - `kits`: the conformance kits for log and state backends.
 - `pytest_plugin`: fixtures for all of these, found by pytest by itself.

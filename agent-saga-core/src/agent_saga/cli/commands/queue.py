@@ -9,11 +9,13 @@ import click
 from agent_saga.cli.exits import Exit
 from agent_saga.cli.options import import_option, log_options
 from agent_saga.cli.output import counted, printable, say, say_json
-from agent_saga.cli.place import log_path
+from agent_saga.cli.place import log_path, wal_option
 from agent_saga.cli.recovering import as_document, opened, result_lines, saga_of
 from agent_saga.recovery.queue import case_of, cases
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from agent_saga.recovery.survey import Found
 
 __all__ = ["command"]
@@ -27,7 +29,10 @@ def command() -> None:
 @command.command("list")
 @log_options
 def list_cases(wal_path: str | None, *, as_json: bool) -> Exit:
-    """List the sagas that need a human; exits with 1 while there is one."""
+    """List the sagas that need a human.
+
+    Exits with 1 while there is one, and with 3 if there is no log.
+    """
     path = log_path(wal_path)
     found = cases(str(path))
     if as_json:
@@ -35,8 +40,16 @@ def list_cases(wal_path: str | None, *, as_json: bool) -> Exit:
     else:
         say(f"Log: {printable(path)}")
         say(*[f"{case.id} {printable(case.view.name)!r} {_reason(case)}" for case in found])
-        say(f"{counted(len(found), 'case')}." if found else "Nothing needs a human.")
-    return Exit.NOT_CLEAN if found else Exit.CLEAN
+        say(_summary(path, len(found)))
+    if found:
+        return Exit.NOT_CLEAN
+    return Exit.CLEAN if path.exists() else Exit.NOTHING_VERIFIABLE
+
+
+def _summary(path: Path, found: int) -> str:
+    if found:
+        return f"{counted(found, 'case')}. Next: agent-saga queue show SAGA {wal_option(path)}"
+    return "Nothing needs a human." if path.exists() else "There is no log here yet."
 
 
 @command.command("show", context_settings={"ignore_unknown_options": True})
@@ -44,7 +57,8 @@ def list_cases(wal_path: str | None, *, as_json: bool) -> Exit:
 @log_options
 def show_case(saga: str, wal_path: str | None, *, as_json: bool) -> Exit:
     """Show one case: what may stand, and how it can be settled."""
-    found = cases(str(log_path(wal_path)))
+    path = log_path(wal_path)
+    found = cases(str(path))
     wanted = saga_of(found, saga)
     case = next(one for one in found if one.id == wanted)
     if as_json:
@@ -54,11 +68,12 @@ def show_case(saga: str, wal_path: str | None, *, as_json: bool) -> Exit:
     say(*[f"  {printable(problem)}" for problem in case.problems])
     for step in case.view.standing:
         say(f"  may stand: {printable(step.tool)} ({step.state.value}) {printable(step.detail)}")
+    place = wal_option(path)
     say(
         "Look at the world. Then either",
-        f"  agent-saga queue retry {case.id} --by NAME --import MODULE",
+        f"  agent-saga queue retry {case.id} {place} --by NAME --import MODULE",
         "or, when it is put right by hand,",
-        f"  agent-saga queue close {case.id} --by NAME --reason '…'",
+        f"  agent-saga queue close {case.id} {place} --by NAME --reason '…'",
     )
     return Exit.NOT_CLEAN
 

@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING
 import click
 
 from agent_saga.cli.exits import Exit
-from agent_saga.cli.options import import_option, log_options
+from agent_saga.cli.options import import_option, leave_missing_option, log_options
 from agent_saga.cli.output import counted, printable, say, say_json
-from agent_saga.cli.recovering import as_document, opened, plan_lines, result_lines
+from agent_saga.cli.place import log_path, wal_option
+from agent_saga.cli.recovering import (
+    as_document,
+    check_handlers,
+    opened,
+    plan_lines,
+    result_lines,
+)
 
 if TYPE_CHECKING:
     from agent_saga.recovery.undo import Plan
@@ -19,25 +26,35 @@ __all__ = ["command"]
 
 @click.command("recover")
 @import_option
+@leave_missing_option
 @click.option("--dry-run", is_flag=True, help="Print what would be done; run nothing.")
 @log_options
 def command(
-    wal_path: str | None, modules: tuple[str, ...], *, dry_run: bool, as_json: bool
+    wal_path: str | None,
+    modules: tuple[str, ...],
+    *,
+    leave_missing: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> Exit:
     """Undo what dead processes left, once; sagas of living processes are not touched.
 
     Inverses run by name, so name the modules that register them with --import. Exits with 0 if
-    nothing is left to do, and with 1 while anything waits or needs a human.
+    nothing is left to do, with 1 while anything waits or needs a human, and with 4 if an inverse
+    that is needed is not registered.
     """
     with opened(wal_path, modules, "agent-saga recover") as daemon:
         if dry_run:
             return _planned(daemon.plans(), as_json=as_json)
+        check_handlers(daemon, leave_missing=leave_missing)
         result = daemon.recover_all()
     if as_json:
         say_json({"sagas": as_document(result.sagas), "damages": result.damages})
     else:
         say(*result_lines(result.sagas))
         say(_summary(len(result.sagas), len(result.needs_human), result.damages))
+        if result.needs_human:
+            say(f"Next: agent-saga queue list {wal_option(log_path(wal_path))}")
     return Exit.CLEAN if result.clean else Exit.NOT_CLEAN
 
 
@@ -48,7 +65,7 @@ def _summary(sagas: int, human: int, damages: int) -> str:
     told = f"{counted(sagas, 'saga')} looked after; {need} a human"
     if damages:
         told += f"; {counted(damages, 'place')} of the log cannot be read"
-    return f"{told}." + (" See: agent-saga queue list" if human else "")
+    return f"{told}."
 
 
 def _planned(plans: list[Plan], *, as_json: bool) -> Exit:
