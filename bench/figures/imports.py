@@ -1,11 +1,18 @@
-"""What importing costs, beside importing parts of the standard library; in fresh interpreters."""
+"""What importing costs, beside importing parts of the standard library; in fresh interpreters.
+
+Every case has its bytecode ready, as after the first start of a program: where the environment
+forbids Python to keep it, compiling would be measured, for our modules and not for the floor.
+"""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 
 from bench.measure import Effort, Figure, interleaved
+from bench.workload import place
 
 GROUP = "import"
 _TIMED = "import time; b = time.perf_counter_ns(); {}; print(time.perf_counter_ns() - b)"
@@ -20,11 +27,14 @@ CASES = {
 
 def figures(effort: Effort) -> list[Figure]:
     """Measure the group."""
-    samples = interleaved(
-        {name: lambda code=code: _cost(code) for name, code in CASES.items()},  # type: ignore[misc]
-        effort.rounds,
-        ("standard",),
-    )
+    with place() as bytecode:
+        cases: dict[str, Callable[[], float]] = {
+            name: lambda code=code: _cost(code, bytecode)  # type: ignore[misc]
+            for name, code in CASES.items()
+        }
+        for first in cases.values():
+            first()
+        samples = interleaved(cases, effort.rounds, ("standard",))
     told = ", ".join(f"{name} {samples.median(name) / 1e6:.1f} ms" for name in CASES)
     unit = "x importing asyncio, sqlite3, json"
     return [
@@ -47,6 +57,15 @@ def figures(effort: Effort) -> list[Figure]:
     ]
 
 
-def _cost(code: str) -> float:
+def _cost(code: str, bytecode: str) -> float:
+    """Return the nanoseconds that some code takes in an interpreter of its own.
+
+    Args:
+        code: what is timed.
+        bytecode: the folder in which the interpreter keeps its bytecode.
+    """
+    environ = {**os.environ, "PYTHONPYCACHEPREFIX": bytecode}
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)
     command = [sys.executable, "-c", _TIMED.format(code)]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environ)
+    return float(done.stdout)

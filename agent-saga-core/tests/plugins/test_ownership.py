@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent_saga.plugins import ownership
+from agent_saga.plugins import releases
 from agent_saga.plugins.ownership import Owner, owner_of
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _forget() -> Iterator[None]:
-    for cached in (ownership._release_of, ownership._distributions):
+    for cached in (releases.release_of, releases._distributions):
         cached.cache_clear()
     yield
-    for cached in (ownership._release_of, ownership._distributions):
+    for cached in (releases.release_of, releases._distributions):
         cached.cache_clear()
 
 
@@ -55,7 +55,7 @@ def test_an_editable_installation_is_found_by_its_folder(
 
 @pytest.mark.parametrize("told", ["", "[]", "{", '{"url": 1}', '{"dir_info": {}}'])
 def test_a_broken_direct_url_is_no_witness(told: str) -> None:
-    assert ownership._editable_folder(told) is None
+    assert releases._editable_folder(told) is None
 
 
 def test_the_users_own_program_belongs_to_no_distribution() -> None:

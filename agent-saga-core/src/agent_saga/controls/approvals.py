@@ -10,7 +10,6 @@ Rules of this part:
 
 from __future__ import annotations
 
-import getpass
 import json
 import sys
 from collections.abc import Awaitable
@@ -132,7 +131,7 @@ class ConsoleApprovals:
             return Approval(False, "nobody", "there is no terminal to ask on")
         self._show(request)
         answer = stdin.readline().strip().lower()
-        return Approval(answer in ("y", "yes"), self._approver or getpass.getuser(), answer)
+        return Approval(answer in ("y", "yes"), self._approver or _user(), answer)
 
     def _show(self, request: ApprovalRequest) -> None:
         stdout = self._stdout or sys.stdout
@@ -142,3 +141,9 @@ class ConsoleApprovals:
             f"  arguments: {shown}\n  id: {request.id}\nApprove? [y/N] "
         )
         stdout.flush()
+
+
+def _user() -> str:
+    from getpass import getuser  # noqa: PLC0415 - only who approves at a terminal needs it
+
+    return getuser()

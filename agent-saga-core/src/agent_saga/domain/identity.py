@@ -61,7 +61,7 @@ def step_id(saga: str, key: StepKey) -> str:
 
 def _short(data: bytes) -> str:
     text = b2a_base64(sha256(data).digest()[:16], newline=False)
-    return text.translate(_TO_URL)[:22].decode("ascii")
+    return text[:22].translate(_TO_URL).decode()
 
 
 def saga_id_of(key: str) -> str:

@@ -161,12 +161,8 @@ def looks_secret(text: str) -> bool:
     """Whether a secret stands somewhere in the text."""
     if len(text) < _SHORTEST:
         return False
-    if _first_look(text) is None:
-        for piece in _PIECES:
-            if piece in text:
-                break
-        else:
-            return False
+    if _first_look(text) is None and not any(map(text.__contains__, _PIECES)):
+        return False
     return _find_secret(text) is not None
 
 

@@ -8,6 +8,7 @@ are walked. A template that never reads the result can be derived before the eff
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -47,7 +48,7 @@ class Template:
         """
         return Compensation(
             handler=self.handler,
-            kwargs=_filled(self.kwargs, sources),
+            kwargs={name: _filled(value, sources) for name, value in self.kwargs.items()},
             description=self.description,
         )
 
@@ -92,9 +93,9 @@ def _reads_result(value: Any) -> bool:
 
 def _filled(value: Any, sources: Mapping[str, Any]) -> Any:
     if isinstance(value, str):
-        root = _root(value)
+        root, parts = _parsed(value)
         if root is not None:
-            return _read(value, sources[root])
+            return _read(value, parts, sources[root])
         return value[1:] if value.startswith("$$") else value
     if isinstance(value, Mapping):
         return {k: _filled(v, sources) for k, v in value.items()}
@@ -103,9 +104,18 @@ def _filled(value: Any, sources: Mapping[str, Any]) -> Any:
     return value
 
 
-def _read(path: str, source: Any) -> Any:
-    for part in path.split(".")[1:]:
-        source = _child(path, part, source)
+@functools.lru_cache(maxsize=1024)
+def _parsed(text: str) -> tuple[str | None, tuple[str, ...]]:
+    """The source that a text reads, if it is a path, and the parts of the path; they are kept."""
+    return _root(text), tuple(text.split(".")[1:])
+
+
+def _read(path: str, parts: tuple[str, ...], source: Any) -> Any:
+    for part in parts:
+        if type(source) is dict and part in source:
+            source = source[part]
+        else:
+            source = _child(path, part, source)
     return source
 
 

@@ -34,10 +34,12 @@ class Deriver(Protocol):
     Attributes:
         handler: the inverse's registered name, where it is known beforehand.
         template: the recipe by which another process can derive it too, where there is one.
+        asks_key: it asks for the idempotency key of the effect.
     """
 
     handler: str | None
     template: Template | None
+    asks_key: bool
 
     def derive(self, sources: Mapping[str, Any]) -> Compensation:
         """Return the inverse; sources are `result`, `args`, `prepared`, `idempotency_key`."""
@@ -50,9 +52,10 @@ class Deriver(Protocol):
 class TemplateDeriver:
     """Derives by a template; see `domain.templates`."""
 
-    __slots__ = ("_bound", "_template", "handler", "template")
+    __slots__ = ("_bound", "_template", "asks_key", "handler", "template")
 
     def __init__(self, template: Template) -> None:
+        self.asks_key = False
         self._bound = handler = compensator_named(template.handler)
         misfit = handler.misfit(template.kwargs, filled=FILLED)
         if misfit:
@@ -76,7 +79,7 @@ class TemplateDeriver:
 class FactoryDeriver:
     """Derives by calling the user's factory with the result."""
 
-    __slots__ = ("asks", "fn", "handler", "needs_result", "template")
+    __slots__ = ("asks", "asks_key", "fn", "handler", "needs_result", "template")
 
     def __init__(self, fn: Callable[..., Any], *, needs_result: bool = True) -> None:
         form = Form(fn, "compensation factory")
@@ -92,6 +95,7 @@ class FactoryDeriver:
         positional = 1 if needs_result else 0
         accepts = form.accepts or frozenset()
         self.asks = [n for n in (*ASKED[1:], *FILLED) if n in accepts - {*form.names[:positional]}]
+        self.asks_key = "idempotency_key" in self.asks
 
     def derive(self, sources: Mapping[str, Any]) -> Compensation:
         """Return what the factory answers, as a compensation."""

@@ -87,12 +87,16 @@ class AsyncDriver:
 
     # --- waits -----------------------------------------------------------------------------------
 
-    async def _wait(self, request: Any) -> BaseException | None:
+    def _wait(self, request: Any) -> Coroutine[Any, Any, BaseException | None]:
         kind = type(request)
         if kind is Durable:
-            return await self._durable(request.seq)
+            return self._durable(request.seq)
         if kind is HandedOver:
-            return await self._handed_over(request)
+            return self._handed_over(request)
+        return self._paused(request)
+
+    async def _paused(self, request: Any) -> BaseException | None:
+        kind = type(request)
         if kind is Sleep:
             await self._interruptible(asyncio.sleep, request.seconds)
         elif kind is StepEnded:
@@ -124,7 +128,7 @@ class AsyncDriver:
                 return self.cut
             future = wal.out_future(request.seq, self.loop)
             if future is not None:
-                await asyncio.shield(future)
+                await future
         except asyncio.CancelledError as error:
             self.cut = self.cut or error
             return self._without_waiting()

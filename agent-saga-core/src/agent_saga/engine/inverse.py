@@ -14,6 +14,7 @@ Rules of this part:
 
 from __future__ import annotations
 
+import functools
 import logging
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -67,10 +68,12 @@ class Attempt:
             self.handler = inverse.bound
         elif inverse.handler is not None:
             self.handler = step.scope.saga.engine.handlers.compensators.find(inverse.handler)
-        fn = self.handler.fn if self.handler is not None else inverse.fn
-        if fn is None:
+        if self.handler is not None:
+            self.form = _form_of(self.handler)
+        elif inverse.fn is not None:
+            self.form = Form(inverse.fn, "compensator")
+        else:
             raise UnknownHandler(f"The inverse of {step.tool.name} has no function here.")
-        self.form = Form(fn, "compensator")
         self.key = step.idempotency_key(identity.INVERSE)
         self.kwargs = _arguments(inverse)
         if self.form.takes_key:
@@ -109,6 +112,12 @@ class Attempt:
         """Note that a call which was given up has ended; from now on it can be judged."""
         self.step.ended_at = self.step.scope.saga.engine.clock.monotonic()
         self.over = True
+
+
+@functools.lru_cache(maxsize=1024)
+def _form_of(handler: Handler) -> Form:
+    """How a registered handler is called; read once, since reading a signature takes long."""
+    return Form(handler.fn, "compensator")
 
 
 def _arguments(inverse: Compensation) -> dict[str, Any]:

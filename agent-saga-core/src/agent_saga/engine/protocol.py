@@ -235,8 +235,9 @@ def _announced(step: Step) -> Protocol[BaseException | None]:
     again = step.state is StepState.UNKNOWN
     step.order = None
     step.intent_order = saga.order()
-    if tool.provisional is not None:
-        step.provisional = tool.provisional.derive(step.sources())
+    provisional = tool.provisional
+    if provisional is not None:
+        step.provisional = provisional.derive(step.sources(keyed=provisional.asks_key))
     if again:
         seq = journal.attempt(step, 0, "repeated with the same idempotency key", step.error)
     else:
@@ -378,8 +379,9 @@ def _committed(step: Step, value: Any) -> Protocol[Outcome]:
     except WALError as error:
         return Outcome(error=error)
     raised = None if problem is None else record_inverse_problem(step, problem)
-    cut = yield HandedOver(seq, sync=not step.tool.reversible)
-    if cut is None and (step.tool.durable or saga.durable) and not step.tool.reversible:
+    tool = step.tool
+    cut = yield HandedOver(seq, sync=not tool.reversible)
+    if cut is None and not tool.reversible and (tool.durable or saga.durable):
         cut = yield Durable(seq)
     saga.counts["committed"] += 1
     if cut is not None or raised is not None:

@@ -63,13 +63,13 @@ class Call(Struct, eq=False):
     what: str = ""
 
 
-class Durable(Struct, eq=False):
+class Durable(Struct, eq=False, gc=False):
     """Wait until this record is durable."""
 
     seq: int
 
 
-class HandedOver(Struct, eq=False):
+class HandedOver(Struct, eq=False, gc=False):
     """Wait until this record is in the operating system's hands.
 
     Attributes:
@@ -81,7 +81,7 @@ class HandedOver(Struct, eq=False):
     sync: bool = True
 
 
-class Sleep(Struct, eq=False):
+class Sleep(Struct, eq=False, gc=False):
     """Wait for a while.
 
     Attributes:

@@ -253,7 +253,8 @@ class Saga:
             SagaUnwinding: the scope is being undone.
             SagaClosed: the scope has ended.
         """
-        self.check_fork()
+        if self.fork != FORKS.generation:
+            self.check_fork()
         if scope.open:
             return
         if scope.fenced:
@@ -413,7 +414,8 @@ class Saga:
             self.in_flight.pop(id(step), None)
             if step.state is not StepState.COMMITTED or self.unsettled:
                 self._keep_unsettled(step)
-            if step.compensation is None and self._forgettable(step):
+            over = step.tool.reversible or step.state is StepState.NEW
+            if over and step.compensation is None and not step.keyed:
                 self.steps.pop(step.id, None)
         if step.waiters:
             step.settled()
@@ -423,11 +425,6 @@ class Saga:
             self.unsettled[step.id] = step
         elif self.unsettled:
             self.unsettled.pop(step.id, None)
-
-    def _forgettable(self, step: Step) -> bool:
-        if step.keyed or step.state is StepState.NEW:
-            return step.state is StepState.NEW and not step.keyed
-        return step.tool.reversible and step.compensation is None
 
     def forget(self, step: Step) -> None:
         """Drop a step that never came to a record."""

@@ -114,14 +114,12 @@ class Step(Struct, eq=False):
         """Return the key that is the same for every attempt at this purpose of this step."""
         return identity.idempotency_key(self.scope.saga.id, self.id, self.generation, purpose)
 
-    def sources(self) -> dict[str, Any]:
-        """Return what helpers of this step may ask for by name."""
-        return {
-            "result": self.result,
-            "args": self.arguments,
-            "prepared": self.prepared,
-            "idempotency_key": self.idempotency_key(),
-        }
+    def sources(self, *, keyed: bool = True) -> dict[str, Any]:
+        """Return what helpers of this step may ask for by name; the key only if it is wanted."""
+        sources = {"result": self.result, "args": self.arguments, "prepared": self.prepared}
+        if keyed:
+            sources["idempotency_key"] = self.idempotency_key()
+        return sources
 
     def line(self, detail: str = "", error: BaseException | None = None) -> StepLine:
         """Return this step as one line of a report."""

@@ -22,7 +22,6 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from msgspec import Struct
@@ -186,7 +185,8 @@ class SagaTool(Generic[P, R]):
         scope = current_scope.get()
         if scope is None:
             return self._outside(owner, args, kwargs)
-        if self.kit is not None and scope.saga.kit is not None and scope.saga.kit is not self.kit:
+        kit = scope.saga.kit
+        if kit is not self.kit and kit is not None and self.kit is not None:
             raise ConfigurationError(
                 f"{self.tool.name} is bound to another kit than the boundary that it is called in.",
                 fix="Wrap the tool with the boundary's kit.",
@@ -196,8 +196,10 @@ class SagaTool(Generic[P, R]):
             arguments = form_of.named(args, kwargs, skip=len(owner))
         else:
             arguments = kwargs.copy()
-        bound_to = owner[0] if owner else self._bound_to
-        call = Invocation(scope, self.tool, arguments, (*owner, *args), kwargs, key, owner=bound_to)
+        bound_to = self._bound_to
+        if owner:
+            bound_to, args = owner[0], (*owner, *args)
+        call = Invocation(scope, self.tool, arguments, args, kwargs, key, True, bound_to)
         if form == "async" or (not form and _running_loop() is not None):
             return call.start()
         return call.run()
@@ -350,7 +352,13 @@ def module_of(fn: Callable[..., Any]) -> str:
     if spec is not None:
         return str(spec.name).removesuffix(".__main__")
     path = getattr(main, "__file__", None)
-    return Path(path).stem if path else module
+    return _stem(path) if path else module
+
+
+def _stem(path: str) -> str:
+    from pathlib import Path  # noqa: PLC0415 - slow to load; only a script has no other name
+
+    return Path(path).stem
 
 
 def _mark_async(tool: SagaTool[Any, Any]) -> None:

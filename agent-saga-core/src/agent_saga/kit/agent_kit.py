@@ -12,7 +12,6 @@ from agent_saga.engine.handle import SagaScope
 from agent_saga.engine.options import BoundaryOptions
 from agent_saga.engine.wrap import SagaTool
 from agent_saga.errors import ConfigurationError
-from agent_saga.kit.guarantees import manifest
 from agent_saga.kit.status import Status, status_of
 from agent_saga.kit.tools import wrapped
 from agent_saga.runtime.composition import Runtime
@@ -136,6 +135,8 @@ class AgentKit:
 
     def guarantees(self) -> dict[str, Any]:
         """Return what agent-saga promises and what it does not, as data."""
+        from agent_saga.kit.guarantees import manifest  # noqa: PLC0415 - reads TOML
+
         return manifest()
 
     def status(self) -> Status:

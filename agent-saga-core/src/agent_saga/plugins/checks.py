@@ -10,7 +10,6 @@ Rules of this part:
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from typing import TYPE_CHECKING, Any, Final
 
@@ -76,7 +75,9 @@ def check_spelling(plugin: Any, name: str, hooks: Iterable[str]) -> None:
 
 
 def _misspelt(name: str, attribute: str, known: set[str]) -> PluginError:
-    near = difflib.get_close_matches(attribute, known, n=1)
+    from difflib import get_close_matches  # noqa: PLC0415 - only for this message
+
+    near = get_close_matches(attribute, known, n=1)
     hint = f" Did you mean {near[0]}?" if near else ""
     return PluginError(
         f"The plugin {name!r} implements {attribute}, which is no hook.{hint}",

@@ -11,7 +11,6 @@ Rules of this part:
 
 from __future__ import annotations
 
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_saga.errors import AgentSagaError, DuplicateName, PluginError
@@ -19,6 +18,7 @@ from agent_saga.plugins.markers import GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from importlib import metadata
 
 __all__ = ["ALLOW", "DENY", "Installed", "find_plugins"]
 
@@ -71,7 +71,9 @@ def find_plugins(environ: Mapping[str, str]) -> list[Installed]:
         DuplicateName: two distributions announce the same name.
         PluginError: the allow-list names a plugin that is not installed.
     """
-    installed = _by_name(metadata.entry_points(group=GROUP))
+    from importlib.metadata import entry_points  # noqa: PLC0415 - slow to load, asked once
+
+    installed = _by_name(entry_points(group=GROUP))
     denied = names_in(environ.get(DENY, ""))
     allowed = environ.get(ALLOW)
     wanted = set(installed) if allowed is None else names_in(allowed)

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import sys
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent_saga.errors import AgentSagaError, ConfigurationError, PluginError
@@ -74,7 +74,7 @@ def import_modules(names: Iterable[str]) -> None:
         ConfigurationError: a module opened a boundary or called a wrapped tool while loading.
     """
     for name in names:
-        _put_first(str(Path.cwd()))
+        _put_first(os.getcwd())  # noqa: PTH109 - pathlib is slow to load
         with importing(name):
             _load(name)
 

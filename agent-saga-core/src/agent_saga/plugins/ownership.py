@@ -2,22 +2,14 @@
 
 Rules of this part:
 
-- The module is known at once; the distribution is looked up at the first question and remembered,
-  because reading every installed distribution takes long. Nobody asks while a step runs: a
-  handler's owner is asked when a tool is wrapped.
+- The module is known at once; the distribution is looked up at the first question (`releases`) and
+  remembered, because reading every installed distribution takes long. Nobody asks while a step
+  runs: a handler's owner is asked when a tool is wrapped.
 - What cannot be found is the empty string, never a guess: a module of the user's own program
   belongs to no distribution.
 """
 
 from __future__ import annotations
-
-import functools
-import json
-import sys
-from importlib import metadata
-from pathlib import Path
-from typing import Any
-from urllib.parse import unquote, urlparse
 
 __all__ = ["Owner", "owner_of"]
 
@@ -54,7 +46,9 @@ class Owner:
 
     def _release(self) -> tuple[str, str]:
         if self._distribution is None:
-            self._distribution, self._version = _release_of(self.module)
+            from agent_saga.plugins import releases  # noqa: PLC0415 - slow to load, rarely asked
+
+            self._distribution, self._version = releases.release_of(self.module)
         return self._distribution, self._version
 
     def __str__(self) -> str:
@@ -76,44 +70,3 @@ def owner_of(thing: object) -> Owner:
     if not isinstance(module, str):
         module = type(thing).__module__
     return Owner(module, getattr(thing, "__qualname__", ""))
-
-
-@functools.lru_cache(maxsize=1024)
-def _release_of(module: str) -> tuple[str, str]:
-    top = module.partition(".")[0]
-    if top in sys.stdlib_module_names or top == "__main__":
-        return "", ""
-    name = _distributions().get(top) or _editable_distribution(top)
-    return (name, metadata.version(name)) if name else ("", "")
-
-
-@functools.lru_cache(maxsize=1)
-def _distributions() -> dict[str, str]:
-    return {top: names[0] for top, names in metadata.packages_distributions().items()}
-
-
-def _editable_distribution(top: str) -> str:
-    """Find an editable distribution whose source folder holds the module.
-
-    An editable installation lists no files of the package, so its folder is the only witness.
-    """
-    file = getattr(sys.modules.get(top), "__file__", None)
-    if not file:
-        return ""
-    path = Path(file).resolve()
-    for distribution in metadata.distributions():
-        folder = _editable_folder(distribution.read_text("direct_url.json"))
-        if folder is not None and path.is_relative_to(folder):
-            return str(distribution.metadata["Name"])
-    return ""
-
-
-def _editable_folder(direct_url: str | None) -> Path | None:
-    if not direct_url:
-        return None
-    try:
-        told: Any = json.loads(direct_url)
-        editable = told["dir_info"]["editable"]
-        return Path(unquote(urlparse(told["url"]).path)).resolve() if editable else None
-    except (KeyError, TypeError, ValueError):
-        return None

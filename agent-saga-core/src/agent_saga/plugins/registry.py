@@ -16,7 +16,6 @@ Rules of this part:
 from __future__ import annotations
 
 import contextlib
-import difflib
 import inspect
 import math
 import sys
@@ -203,7 +202,9 @@ class HandlerRegistry(NamedRegistry[Handler]):
                     _restore(present, before)
 
     def _unknown(self, name: str) -> UnknownHandler:
-        near = difflib.get_close_matches(name, self._things, n=1)
+        from difflib import get_close_matches  # noqa: PLC0415 - only for this message
+
+        near = get_close_matches(name, self._things, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         return UnknownHandler(
             f"No {self.kind} is registered under the name {name!r} in this process.{hint}",

@@ -14,7 +14,6 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from agent_saga.errors import ConfigurationError
@@ -84,7 +83,7 @@ def canonical(address: str) -> str:
     if colon and len(scheme) > 1 and scheme != "file":
         return address
     path = rest if colon and scheme == "file" else address
-    return f"file:{os.path.abspath(Path(path).expanduser())}"  # noqa: PTH100 - keeps symlinks
+    return f"file:{os.path.abspath(os.path.expanduser(path))}"  # noqa: PTH100, PTH111 - keeps symlinks
 
 
 def _schemes() -> dict[str, Callable[[str], BaseWAL]]:

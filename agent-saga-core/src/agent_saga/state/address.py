@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from agent_saga.domain.address import FILE, local_path, scheme_of
@@ -61,7 +60,8 @@ def _memory(address: str) -> StateStore:
 def _in_log_folder(address: str) -> StateStore:
     from agent_saga.state import sqlite  # noqa: PLC0415 - only whoever uses it loads sqlite3
 
-    return sqlite.SQLiteStateStore(Path(local_path(address).path) / sqlite.FILE_NAME)
+    folder = local_path(address).path
+    return sqlite.SQLiteStateStore(f"{folder}{os.sep}{sqlite.FILE_NAME}")
 
 
 def _sqlite(address: str) -> StateStore:

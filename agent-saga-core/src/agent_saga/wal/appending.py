@@ -61,7 +61,7 @@ class AppendingLog(ABC):
         self._io = threading.Lock()
         self._opening = threading.Lock()
         self._buffer = Buffer()
-        self._turns: dict[asyncio.AbstractEventLoop, Future] = {}
+        self._turns: dict[asyncio.AbstractEventLoop, list[Future]] = {}
         self._flusher = Worker("agent-saga-wal-flusher", self._work, self._mark)
         self._syncing = False
 
@@ -381,26 +381,29 @@ class AppendingLog(ABC):
             loop: the running loop of this thread.
 
         Returns:
-            None when it is there already; else a future that may fail with a `WALError`.
+            None when it is there already; else a future of the caller's own, which may be cancelled
+            and may fail with a `WALError`.
         """
         if self.written >= seq:
             return None
-        future = self._turns.get(loop)
-        if future is None:
+        waiting = self._turns.get(loop)
+        if waiting is None:
             for other in [one for one in list(self._turns) if one.is_closed()]:
                 self._turns.pop(other, None)
-            future = self._turns[loop] = loop.create_future()
+            waiting = self._turns[loop] = []
             loop.call_soon(self._end_turn, loop)
+        future = loop.create_future()
+        waiting.append(future)
         return future
 
     def _end_turn(self, loop: asyncio.AbstractEventLoop) -> None:
-        future = self._turns.pop(loop)
+        waiting = self._turns.pop(loop)
         try:
             self.drain()
         except WALError as error:
-            settle((future,), error)
+            settle(waiting, error)
         else:
-            settle((future,), None)
+            settle(waiting, None)
 
 
 def now_us() -> int:

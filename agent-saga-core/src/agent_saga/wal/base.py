@@ -119,7 +119,7 @@ class BaseWAL(AppendingLog):
         if self.syncs_inline:
             return self._drain_quietly()
         with self._lock:
-            return self._want(self.seq)
+            return self._want(self._buffer.seq)
 
     def _want(self, seq: int) -> None:
         """Have a sync cover `seq`: the one in flight if it does, else another; lock held."""

@@ -121,9 +121,9 @@ class Buffer:
             return batch
         entries = self._up_to_seal(waiting) if self._seals else waiting
         lines, chain = stamped(entries, chain, mark, self._salts)
-        data = lines[0] if len(lines) == 1 else b"".join(lines)
-        batch = Batch(data, len(lines), chain[0], entries[-1][1] == Ev.SEGMENT_SEAL)
-        self._tail = (batch, chain, waiting[len(lines) :])
+        count = len(lines)
+        batch = Batch(b"".join(lines), count, chain[0], entries[-1][1] == Ev.SEGMENT_SEAL)
+        self._tail = (batch, chain, waiting[count:])
         self.carried = mark
         self._stamped = self._bytes_in
         return batch

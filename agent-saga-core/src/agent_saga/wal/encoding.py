@@ -14,7 +14,6 @@ Rules of this part:
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import os
@@ -56,6 +55,8 @@ class Fragment(bytes):
 
     __slots__ = ()
 
+
+_ONLY_FRAGMENTS: Final = frozenset({Fragment})
 
 EMPTY: Final = Fragment(b"{}")
 """The payload of a record that has nothing more to say."""
@@ -149,11 +150,10 @@ def compose(**fields: Fragment) -> Fragment:
     Raises:
         TypeError: a value was not encoded by this module.
     """
-    form = _layouts.get((*fields,)) or _layout((*fields,))
-    values = (*fields.values(),)
-    for value in values:
-        if type(value) is not Fragment:
-            raise TypeError("A field was not encoded by agent_saga.wal.encoding.")
+    names, values = tuple(fields), tuple(fields.values())
+    form = _layouts.get(names) or _layout(names)
+    if not _ONLY_FRAGMENTS.issuperset(map(type, values)):
+        raise TypeError("A field was not encoded by agent_saga.wal.encoding.")
     return Fragment(form % values)
 
 
@@ -207,9 +207,14 @@ def mac(salt: bytes, value: object) -> bytes:
 
 
 def _stable_form(value: object) -> bytes:
-    with contextlib.suppress(Exception):  # whatever goes wrong here, the slow way is next
-        if plain_data(value):
-            return _encode_sorted(value)
+    try:
+        data = _encode_sorted(value) if plain_data(value) else None
+    except Exception:  # whatever goes wrong here, the slow way is next
+        data = None
+    return _stable_form_slowly(value) if data is None else data
+
+
+def _stable_form_slowly(value: object) -> bytes:
     try:
         return _encode_sorted(Stable().convert(value))
     except Exception:  # a property or a model_dump of the user's raised

@@ -132,7 +132,9 @@ class Salts:
         """Draw salts, each with how it is written; who takes one takes it out of `ready`."""
         drawn = os.urandom(_SALT * _SALTS)
         salts = [drawn[at : at + _SALT] for at in range(0, len(drawn), _SALT)]
-        self.ready = [(salt, _b64(salt)) for salt in salts]
+        self.ready = [
+            (salt, b2a_base64(salt, newline=False).translate(_TO_URL, b"=")) for salt in salts
+        ]
         return self.ready
 
 
@@ -167,8 +169,8 @@ def stamped(
     for time, event, saga, epoch, step, generation, payload in entries:
         seq += 1
         envelope = _STAMPED % (
-            seq, mark, time, known(event) or _text(event), known(saga) or _text(saga), epoch,
-            known(step) or _text(step),
+            seq, mark, time, known(event) or _quote(event), known(saga) or _quote(saga), epoch,
+            known(step) or _quote(step),
         )  # fmt: skip
         if generation:
             envelope += b'"g":%d,' % generation
@@ -176,7 +178,13 @@ def stamped(
         digest = sha256(salt + payload).digest()
         previous = sha256(previous + envelope + digest).digest()
         lines.append(
-            b'%b"d":%b,"x":"%b","h":"%b"}\n' % (envelope, payload, salt_text, _b64(previous))
+            b'%b"d":%b,"x":"%b","h":"%b"}\n'
+            % (
+                envelope,
+                payload,
+                salt_text,
+                b2a_base64(previous, newline=False).translate(_TO_URL, b"="),
+            )
         )
     return lines, (seq, previous)
 
@@ -245,13 +253,11 @@ def hash_bytes(text: bytes) -> bytes:
     return a2b_base64(padded, strict_mode=True)
 
 
-def _text(text: str) -> bytes:
-    found = _quoted.get(text)
-    if found is None:
-        found = quoted(text)
-        if len(_quoted) >= _QUOTED_MAX:
-            _quoted.clear()
-        _quoted[text] = found
+def _quote(text: str) -> bytes:
+    """Encode an id or a name, and keep it for the next record."""
+    if len(_quoted) >= _QUOTED_MAX:
+        _quoted.clear()
+    found = _quoted[text] = quoted(text)
     return found
 
 
@@ -266,7 +272,3 @@ def _json_text(raw: bytes) -> Any:
         return _decode_text(raw)
     except msgspec.DecodeError:  # lone surrogates, which only the standard library's reader takes
         return json.loads(raw)
-
-
-def _b64(data: bytes) -> bytes:
-    return b2a_base64(data, newline=False).translate(_TO_URL, b"=")

@@ -36,7 +36,9 @@ def plain(value: object) -> bool:
     if not found or not texts:
         return found
     joined = "\n".join(texts)  # one look at all of them can only see more than one at each
-    return len(joined) <= MAX_PAYLOAD and not looks_secret(joined)
+    if len(joined) > MAX_TEXT and (len(joined) > MAX_PAYLOAD or max(map(len, texts)) > MAX_TEXT):
+        return False
+    return not looks_secret(joined)
 
 
 def plain_data(value: object) -> bool:
@@ -58,10 +60,7 @@ def _plain_items(values: Any, depth: int, texts: list[str]) -> bool:
     for value in values:
         kind = type(value)
         if kind is str:
-            size = len(value)
-            if size >= _SHORT_TEXT:
-                if size > MAX_TEXT:
-                    return False
+            if len(value) >= _SHORT_TEXT:
                 texts.append(value)
         elif kind is int:
             if not -SAFE_INT <= value <= SAFE_INT:
@@ -82,8 +81,11 @@ def _data_items(values: Any, depth: int) -> bool:
         kind = type(value)
         if kind is str:
             continue
-        if kind is dict:
-            if depth <= 0 or not all(type(key) is str and key != TAG for key in value):
+        if kind is int:
+            if not -SAFE_INT <= value <= SAFE_INT:
+                return False
+        elif kind is dict:
+            if depth <= 0 or not (value.keys() <= _KNOWN or _text_keys(value)):
                 return False
             if not _data_items(value.values(), depth - 1):
                 return False
@@ -95,9 +97,11 @@ def _data_items(values: Any, depth: int) -> bool:
     return True
 
 
+def _text_keys(value: dict[Any, Any]) -> bool:
+    return all(type(key) is str and key != TAG for key in value)
+
+
 def _plain_scalar(value: Any, kind: type) -> bool:
-    if kind is int:
-        return bool(-SAFE_INT <= value <= SAFE_INT)
     if kind is bool or value is None:
         return True
     return kind is float and math.isfinite(value)

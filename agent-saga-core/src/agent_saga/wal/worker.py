@@ -56,20 +56,21 @@ class Worker:
         with self._lock:
             if self.kicked:
                 return
-            self._begin()
+            if self._thread is None:
+                self._begin()
             self.kicked = True
             self._wake.release()
 
     def start(self) -> None:
         """Start the thread ahead of its first kick: a program that ends can start none any more."""
         with self._lock:
-            self._begin()
+            if self._thread is None:
+                self._begin()
 
     def _begin(self) -> None:
-        if self._thread is None:
-            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            thread.start()
-            self._thread = thread
+        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        thread.start()
+        self._thread = thread
 
     def stop(self, timeout: float) -> bool:
         """End the thread after the work it is in; False when it did not end in time."""
