@@ -294,8 +294,10 @@ def step_event(step: Step, event: str, **fields: Any) -> int:
 def _inverse(inverse: Compensation, tool: str) -> Fragment:
     if inverse.nothing:
         return compose(none=masked(inverse.nothing)[0])
-    kwargs = exact(inverse.kwargs, what=f"{tool}'s inverse: kwargs")
-    inverse.recorded = kwargs
+    kwargs = inverse.recorded
+    if not isinstance(kwargs, Fragment):  # the first record of it; it stays what it says
+        kwargs = exact(inverse.kwargs, what=f"{tool}'s inverse: kwargs")
+        inverse.recorded = kwargs
     fields = {"kwargs": kwargs}
     if inverse.handler is not None:
         fields["handler"] = name(inverse.handler)
