@@ -235,8 +235,21 @@ def wheels(session: nox.Session) -> None:
         session.chdir(_copy_tests(Path(folder, "copy")))
         session.run("python", str(ROOT / "tools" / "installed.py"))
         for package in PACKAGES:
-            pytest(session, tests_of(package), results=Path(package).name, PYTHONSAFEPATH="1")
+            results = Path(package).name
+            pytest(session, *_chosen(package), results=results, PYTHONSAFEPATH="1")
         session.chdir(ROOT)
+
+
+def _chosen(package: str) -> list[str]:
+    """What is run of a package's tests against its wheel.
+
+    The random and the killing ones have run against the same code in `tests` and `packages`; here
+    they run only in the full matrix.
+    """
+    tests = tests_of(package)
+    if "AGENT_SAGA_FULL" in os.environ:
+        return [tests]
+    return [tests, "-m", "not property and not crash", f"--ignore={tests}/faults"]
 
 
 def _build(session: nox.Session, output: Path) -> dict[str, Path]:

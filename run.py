@@ -73,7 +73,10 @@ def test(options: argparse.Namespace) -> int:
     python = environment.ensure("test", groups["run"], [ROOT / "pyproject.toml"])
     folder = environment.state_folder()
     bound = FULL_BOUND_SECONDS if options.full else BOUND_SECONDS
-    runner = stages.Runner(python, ROOT, folder, _environ(python), bound)
+    environ = _environ(python)
+    if options.full:
+        environ["AGENT_SAGA_FULL"] = "1"
+    runner = stages.Runner(python, ROOT, folder, environ, bound)
     with environment.locked(folder / "stages.lock"):
         chosen = _chosen(runner.stages("full" if options.full else "ci"), options.stage)
         ready = [stage for stage in chosen if stage.python not in interpreters.missing()]
