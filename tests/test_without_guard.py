@@ -136,6 +136,7 @@ def test_a_process_that_a_test_starts_loses_the_guard_too(monkeypatch):
 
 def codes(monkeypatch, *answers):
     replies = iter(answers)
+    monkeypatch.setattr(guards, "_FULL", True)
     monkeypatch.setattr(guards, "_files", lambda _name: ["tests/test_any.py"])
     monkeypatch.setattr(guards, "_pytest", lambda *_: (next(replies), ""))
 
