@@ -220,9 +220,13 @@ def guards(session: nox.Session) -> None:
     session.run("python", "-m", "tools.guards", *session.posargs, env=environ)
 
 
-@nox.session(python=PYTHONS, tags=["ci", "full"], reuse_venv=False)
+@nox.session(tags=["full"], reuse_venv=False)
+@nox.parametrize("python", PYTHONS, ids=PYTHONS, tags=[[] for _ in PYTHONS[:-1]] + [["ci"]])
 def wheels(session: nox.Session) -> None:
-    """Build everything, install the wheels alone, test them with the source out of reach."""
+    """Build everything, install the wheels alone, test them with the source out of reach.
+
+    A change is tested so with the newest Python, a release with all.
+    """
     with tempfile.TemporaryDirectory(prefix="agent-saga-wheels-") as folder:
         built = _build(session, Path(folder, "dist"))
         session.install(str(built[CORE]))
