@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 
@@ -11,7 +12,7 @@ from recovery.conftest import QUICK, SAGA, key_of
 
 from agent_saga import Settings, compensator, prober
 from agent_saga.domain.records import Ev
-from agent_saga.errors import WALError
+from agent_saga.errors import ClaimRefused, WALError
 from agent_saga.recovery import survey as surveying
 
 
@@ -169,30 +170,61 @@ def test_a_handler_that_raises_stops_no_other_saga(log, world, error):
     assert world.undone == ["a"]
 
 
-def test_a_handler_that_hangs_stops_no_other_saga(log, world):
-    over = threading.Event()
+def _hanging(kind, over, calls):
+    """A function that blocks its thread, whichever way it is written."""
 
-    @compensator("hangs")
-    def hangs(what):
-        over.wait(30)
+    def plain(what=""):
+        calls.append(what)
+        over.wait(10)
 
+    async def blocking(what=""):
+        plain(what)
+
+    async def stubborn(what=""):
+        calls.append(what)
+        while not over.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+
+    def promising(what=""):
+        return blocking(what)
+
+    return {"plain": plain, "blocking": blocking, "stubborn": stubborn, "promising": promising}[
+        kind
+    ]
+
+
+HANGING = ["plain", "blocking", "stubborn", "promising"]
+IMPATIENT = Settings(
+    settle=0.2, settle_after=0.0, inverse_delay=0.0, inverse_timeout=0.1, cancel_grace=0.1
+)
+
+
+@pytest.mark.guarantee("RECOVER-8")
+@pytest.mark.parametrize("kind", HANGING)
+def test_a_handler_that_hangs_stops_no_other_saga(log, world, kind):
+    over, calls = threading.Event(), []
+    compensator("hangs", idempotent=True)(_hanging(kind, over, calls))
     dead(log, "bad", handler="hangs")
     dead(log, "good")
-    settings = Settings(settle=0.2, settle_after=0.0, inverse_delay=0.0, inverse_timeout=0.1)
+    daemon = log.daemon(IMPATIENT)
     try:
-        result = log.daemon(settings).recover_all()
+        result = daemon.recover_all()
+        assert by_saga(result) == {"bad": "needs a human", "good": "undone"}
+        assert log.states("bad") == {"a": "COMPENSATION_UNKNOWN"}
+        daemon.sweep()
+        with pytest.raises(ClaimRefused, match="still runs"):
+            daemon.retry("bad", by="ann")
     finally:
         over.set()
-    assert by_saga(result) == {"bad": "needs a human", "good": "undone"}
-    assert log.states("bad") == {"a": "COMPENSATION_UNKNOWN"}
+    assert calls == ["a"]
 
 
-def test_a_prober_that_raises_or_hangs_stops_no_other_saga(log, world):
+@pytest.mark.guarantee("RECOVER-8")
+@pytest.mark.parametrize("kind", HANGING)
+def test_a_prober_that_raises_or_hangs_stops_no_other_saga(log, world, kind):
     over = threading.Event()
-
-    @prober("hangs")
-    def hangs():
-        over.wait(30)
+    prober("hangs")(_hanging(kind, over, []))
 
     @prober("raises")
     def raises():
@@ -203,9 +235,8 @@ def test_a_prober_that_raises_or_hangs_stops_no_other_saga(log, world):
         past.intent("a", prober=saga)
         past.die()
     dead(log, "good")
-    settings = Settings(settle=0.2, settle_after=0.0, inverse_delay=0.0, inverse_timeout=0.1)
     try:
-        result = log.daemon(settings).recover_all()
+        result = log.daemon(IMPATIENT).recover_all()
     finally:
         over.set()
     assert by_saga(result) == {

@@ -91,10 +91,12 @@ class Ordinals:
     def next(self) -> tuple[StepKey, str]:
         """Return the next `derived_key` and its `step_id`."""
         self._count += 1
-        ordinal = str(self._count)
-        return (*self._shared, ordinal), _short(
-            b"%b%d:%d" % (self._joined, len(ordinal), self._count)
-        )
+        return self.at(self._count)
+
+    def at(self, number: int) -> tuple[StepKey, str]:
+        """Return the `derived_key` of the call of this number, and its `step_id`."""
+        ordinal = str(number)
+        return (*self._shared, ordinal), _short(b"%b%d:%d" % (self._joined, len(ordinal), number))
 
 
 def idempotency_key(saga: str, step: str, generation: int, purpose: str) -> str:

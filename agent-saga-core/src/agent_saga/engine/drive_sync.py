@@ -7,6 +7,8 @@ Rules of this part:
 - An awaitable runs on a private event loop only if its function is declared `loop_free`. A
   coroutine function is refused before it is called otherwise; an awaitable that a plain function
   returns is dropped, and its ending is unknown, since nobody knows what the function did before.
+- While a saga is undone, an asynchronous function that has a timeout runs on a loop of its own on
+  the pool too: one that blocks its thread for ever is given up like a synchronous one.
 - Interrupts are kept while the engine works (see `interrupts`), and answered as a cut.
 """
 
@@ -136,7 +138,7 @@ class SyncDriver:
             return Ending(error=cut, started=False)
         if call.is_async and not call.loop_free:
             return Ending(error=_no_loop(call), started=False)
-        if call.timeout is not None and call.pooled and not call.is_async:
+        if call.timeout is not None and call.pooled and self._may_pool(call):
             return self._pooled(call, call.timeout)
         if held is None or self.shielded:
             ending = calls.make(call)
@@ -150,6 +152,10 @@ class SyncDriver:
         if ending.error is None and type(value) not in calls.PLAIN and calls.pending(value):
             return self._private_loop(call, value)
         return ending
+
+    def _may_pool(self, call: Call) -> bool:
+        """Say whether a bounded call is made on the pool, where one that hangs can be given up."""
+        return self.shielded or not call.is_async
 
     @contextlib.contextmanager
     def _user_code(self) -> Iterator[None]:
@@ -168,20 +174,8 @@ class SyncDriver:
         if not call.loop_free or asyncio._get_running_loop() is not None:  # noqa: SLF001 - documented
             calls.discard(value)
             return Ending(error=_no_loop(call), started=not call.is_async)
-        bound = None if call.timeout is None else call.timeout
-
-        @interrupts.user_code
-        async def run() -> Any:
-            async with asyncio.timeout(bound):
-                return await calls.finished(value)
-
-        try:
-            with asyncio.Runner() as runner, self._user_code():
-                return Ending(runner.run(run()))
-        except TimeoutError as error:
-            return Ending(error=error if bound is None else calls.timed_out(call, bound))
-        except BaseException as error:
-            return Ending(error=error)
+        with self._user_code():
+            return _on_a_loop(call, value)
 
     def _pooled(self, call: Call, timeout: float) -> Ending:
         done = threading.Event()
@@ -192,7 +186,8 @@ class SyncDriver:
             endings.append(ending)
             done.set()
 
-        job = self.engine.pool.submit(lambda: context.run(calls.make, call), finish)
+        make = _made_whole if self.shielded else calls.make
+        job = self.engine.pool.submit(lambda: context.run(make, call), finish)
         error = self._waited(call, done, timeout)
         if error is None:
             ending = endings[0]
@@ -208,13 +203,43 @@ class SyncDriver:
         return ending
 
     def _waited(self, call: Call, done: threading.Event, timeout: float) -> BaseException | None:
-        end = time.monotonic() + timeout
+        grace = self.engine.timing.cancel_grace if call.is_async else 0.0
+        end = time.monotonic() + timeout + grace
         while not done.wait(min(0.1, max(end - time.monotonic(), 0))):
             if self._interrupted():
                 return self._cut()
             if time.monotonic() >= end:
                 return calls.timed_out(call, timeout)
         return None
+
+
+def _made_whole(call: Call) -> Ending:
+    """Make the call and finish what it returns, all on the current thread; never raises."""
+    ending = calls.make(call)
+    if ending.error is not None or not calls.pending(ending.value):
+        return ending
+    if not call.loop_free:
+        calls.discard(ending.value)
+        return Ending(error=_no_loop(call), started=not call.is_async)
+    return _on_a_loop(call, ending.value)
+
+
+def _on_a_loop(call: Call, value: Any) -> Ending:
+    """Finish an awaitable on an event loop of its own; never raises."""
+    bound = call.timeout
+
+    @interrupts.user_code
+    async def run() -> Any:
+        async with asyncio.timeout(bound):
+            return await calls.finished(value)
+
+    try:
+        with asyncio.Runner() as runner:
+            return Ending(runner.run(run()))
+    except TimeoutError as error:
+        return Ending(error=error if bound is None else calls.timed_out(call, bound))
+    except BaseException as error:
+        return Ending(error=error)
 
 
 def _no_loop(call: Call) -> ConfigurationError:

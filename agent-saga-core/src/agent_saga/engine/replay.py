@@ -6,6 +6,10 @@ Rules of this part (design 6, R2):
   arguments, the earliest one. If there are unused ones of this tool in this scope and none fits,
   the run has changed: `ReplayConflict`, never silently a second effect. If there are none, it is a
   new step.
+- A call of the recorded run that was refused, or had not been announced when the run ended, left
+  no step, and its number is free. A call that is none of the recorded ones takes such a number: so
+  it does not matter in which order parallel calls come. There are only as many as there are free
+  numbers below the recorded ones; one call more is a `ReplayConflict`.
 - Which object a method was called on is not recorded. A call of a method is therefore the recorded
   step only if it is also as many calls of this tool into its scope as that one was; else the two
   objects cannot be told apart: `ReplayConflict`.
@@ -39,7 +43,7 @@ class Replay:
         scopes: the recorded savepoints by path.
     """
 
-    __slots__ = ("_calls", "_unused", "scopes")
+    __slots__ = ("_calls", "_free", "_unused", "scopes")
 
     def __init__(self, steps: Iterable[Step], scopes: dict[tuple[str, ...], Scope]) -> None:
         self.scopes = scopes
@@ -48,8 +52,10 @@ class Replay:
         for step in steps:
             if not step.keyed:
                 self._unused.setdefault((step.scope.path, step.tool.name), []).append(step)
-        for unused in self._unused.values():
+        self._free: dict[_Place, list[int]] = {}
+        for place, unused in self._unused.items():
             unused.sort(key=_ordinal)
+            self._free[place] = _missing([_ordinal(step) for step in unused])
 
     def match(self, call: Invocation, digest: bytes) -> Step | None:
         """Return the recorded step that a call is; None when it is a new one.
@@ -66,11 +72,25 @@ class Replay:
             if step.mac == digest and (call.owner is None or _ordinal(step) == self._calls[place]):
                 self.take(step, call)
                 return step
+        if self._free.get(place) and not any(step.mac == digest for step in unused):
+            return None
         raise ReplayConflict(
             f"The resumed run calls {call.tool.name} otherwise than the recorded run did.",
             fix="Resume with the same inputs, give the calls keys (tool.keyed), or start a saga "
             "of its own (another saga_id).",
         )
+
+    def free_number(self, call: Invocation) -> int | None:
+        """Return and use up the number of a call that was never announced; None if there is none.
+
+        The call's own place comes first, so that it is the same step as in the recorded run.
+        """
+        place = (call.scope.path, call.tool.name)
+        free = self._free.get(place)
+        if not free:
+            return None
+        nth = self._calls[place]
+        return free.pop(free.index(nth) if nth in free else 0)
 
     def take(self, step: Step, call: Invocation) -> None:
         """Note that a recorded step was met, and give it the functions of the call's tool."""
@@ -83,6 +103,13 @@ class Replay:
         step.owner = call.owner
         step.named = call.named
         step.arguments, step.args, step.kwargs = call.arguments, call.args, call.kwargs
+
+
+def _missing(ordinals: list[int]) -> list[int]:
+    """Return the numbers below the highest that no recorded step has; none if any was erased."""
+    if not all(ordinals):
+        return []
+    return sorted(set(range(1, ordinals[-1])) - set(ordinals)) if ordinals else []
 
 
 def _ordinal(step: Step) -> int:

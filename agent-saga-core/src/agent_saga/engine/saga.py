@@ -366,7 +366,8 @@ class Saga:
             if ordinals is None:
                 ordinals = identity.Ordinals(self.id, scope.path, tool.name)
                 scope.calls[tool.name] = ordinals
-            step_key, step_id = ordinals.next()
+            number = None if self.replay is None else self.replay.free_number(call)
+            step_key, step_id = ordinals.next() if number is None else ordinals.at(number)
         else:
             step_key = identity.given_key(_GIVEN_PATH, tool.name, key)
             step_id = identity.step_id(self.id, step_key)
