@@ -12,8 +12,9 @@ from typing import Any
 _DOOR = {
     "agent_saga.asgi.lifespan": ("saga_lifespan",),
     "agent_saga.controls.approvals": ("Approval", "ApprovalRequest", "ConsoleApprovals"),
+    "agent_saga.controls.control": ("CallView",),
     "agent_saga.controls.gate": ("PreFlightGate",),
-    "agent_saga.controls.rules": ("CallView", "Rule", "arg_exceeds", "semantics_is", "tool_is"),
+    "agent_saga.controls.rules": ("Rule", "arg_exceeds", "semantics_is", "tool_is"),
     "agent_saga.domain.compensation": ("Compensation",),
     "agent_saga.domain.outcomes": ("Applied", "CannotTell", "Observation"),
     "agent_saga.domain.report": ("RollbackReport",),

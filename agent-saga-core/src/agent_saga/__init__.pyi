@@ -4,8 +4,8 @@ from agent_saga.asgi.lifespan import saga_lifespan as saga_lifespan
 from agent_saga.controls.approvals import Approval as Approval
 from agent_saga.controls.approvals import ApprovalRequest as ApprovalRequest
 from agent_saga.controls.approvals import ConsoleApprovals as ConsoleApprovals
+from agent_saga.controls.control import CallView as CallView
 from agent_saga.controls.gate import PreFlightGate as PreFlightGate
-from agent_saga.controls.rules import CallView as CallView
 from agent_saga.controls.rules import Rule as Rule
 from agent_saga.controls.rules import arg_exceeds as arg_exceeds
 from agent_saga.controls.rules import semantics_is as semantics_is

@@ -19,6 +19,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from agent_saga.domain.report import RollbackReport
 
 __all__ = [
@@ -184,16 +186,36 @@ class RefusedError(AgentSagaError):
         rule: the name of the rule, limit or switch that refused.
         reason: why, in words that a model or a person can act on.
         fix: what would change the verdict.
+        control: what kind of control the rule belongs to: "switch", "breaker", "limits", "rules",
+            "approvals".
+        facts: plain data that the verdict rests on, for the log.
     """
 
     code = "SAGA-200"
 
     def __init__(
-        self, message: str = "", *, rule: str = "", reason: str = "", fix: str = ""
+        self,
+        message: str = "",
+        *,
+        rule: str = "",
+        reason: str = "",
+        fix: str = "",
+        control: str = "",
+        facts: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(message, fix=fix)
         self.rule = rule
         self.reason = reason
+        self.control = control
+        self.facts = dict(facts or {})
+
+    def decision(self) -> dict[str, object]:
+        """Return the verdict as an explainable record: what refused, why, what would change it."""
+        decision: dict[str, object] = {"verdict": "refuse", "rule": self.rule}
+        decision |= {"reason": self.reason, "change": self.fix, "control": self.control}
+        if self.facts:
+            decision["facts"] = self.facts
+        return {name: value for name, value in decision.items() if value}
 
 
 class ApprovalRequired(RefusedError):

@@ -178,16 +178,25 @@ def test_a_rule_cannot_change_the_arguments_by_name(gated):
         view(amount=5).arguments["amount"] = 6
 
 
-async def _async_predicate(view):
-    return False
+def _generator(view):
+    yield True
 
 
 @pytest.mark.parametrize(
-    ("when", "then"), [(5, "refuse"), (_async_predicate, "refuse"), (tool_is("x"), "maybe")]
+    ("name", "when", "then", "timeout"),
+    [
+        ("bad", 5, "refuse", None),
+        ("bad", _generator, "refuse", None),
+        ("bad", tool_is("x"), "maybe", None),
+        ("", tool_is("x"), "refuse", None),
+        (None, tool_is("x"), "refuse", None),
+        ("bad", tool_is("x"), "refuse", 0),
+        ("bad", tool_is("x"), "refuse", math.nan),
+    ],
 )
-def test_a_rule_that_cannot_work_is_refused_when_it_is_written(when, then):
+def test_a_rule_that_cannot_work_is_refused_when_it_is_written(name, when, then, timeout):
     with pytest.raises(ConfigurationError):
-        Rule("bad", when, then)
+        Rule(name, when, then, timeout=timeout)
 
 
 @pytest.mark.parametrize("name", ["twice", IRREVERSIBLE_RULE])
@@ -216,10 +225,10 @@ def test_a_gate_with_more_rules_keeps_its_provider_and_checks_the_names():
         gate.with_rules([Rule("a", tool_is("y"))])
 
 
-def test_a_call_that_no_rule_concerns_is_not_judged():
-    assert not PreFlightGate().concerns(ActionSemantics.COMPENSABLE)
-    assert PreFlightGate().concerns(ActionSemantics.IRREVERSIBLE)
-    assert PreFlightGate([Rule("a", tool_is("x"))]).concerns(ActionSemantics.REVERSIBLE)
+def test_a_gate_without_rules_asks_nothing_of_a_call():
+    gate = PreFlightGate().composed()
+    assert (gate.checks, gate.rechecks, gate.releases, gate.endings) == ((), (), (), ())
+    assert len(PreFlightGate([Rule("a", tool_is("x"))]).composed().checks) == 1
 
 
 # --- who is judged, and when ----------------------------------------------------------------------

@@ -2,26 +2,32 @@
 
 Rules of this part:
 
-- One path: `judge` returns None (go on) or an `Ask`, and raises a `RefusedError` otherwise. No
-  verdict is ever only returned.
+- One order: kill switch and quarantine, breaker, limits, rules, then a human. One path: `judge`
+  returns None (go on), an `Ask` or a `Wait`, and raises a `RefusedError` otherwise. No verdict is
+  ever only returned.
+- Every refusal says which rule, why, and what would change it; the log holds it as a record.
 - Every IRREVERSIBLE call needs a human's approval. Without a provider it is refused, naming the
   setting.
-- After any wait the call is judged again, with the rules that were approved already satisfied.
+- After any wait for a human the call is judged again, with what was approved already satisfied.
 - A call whose arguments nobody named cannot be approved: the approval would be bound to nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from agent_saga.controls.approvals import ApprovalProvider
-from agent_saga.controls.rules import CallView, Rule, Verdict
+from agent_saga.controls.control import CallView, Control, Use, Wait
+from agent_saga.controls.rules import Rule, Rules, seconds
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.errors import ApprovalRequired, ConfigurationError, RefusedError
 
-IRREVERSIBLE_RULE = "irreversible"
-_ALLOW: Final = Verdict.ALLOW
+IRREVERSIBLE_RULE: Final = "irreversible"
+APPROVALS: Final = "approvals"
+_IRREVERSIBLE: Final = ActionSemantics.IRREVERSIBLE
+
+Judge = Callable[[CallView], "Wait | None"]
 
 
 class Ask:
@@ -68,7 +74,7 @@ class PreFlightGate:
         if approval_provider is not None and not callable(getattr(approval_provider, "ask", None)):
             raise ConfigurationError("The approval provider has no `ask` method.")
         self.approval_provider = approval_provider
-        self.approval_timeout = approval_timeout
+        self.approval_timeout = seconds("The approval timeout", approval_timeout)
 
     def with_rules(self, more: Iterable[Rule]) -> PreFlightGate:
         """Return this gate with further rules, for example those of plugins."""
@@ -77,50 +83,112 @@ class PreFlightGate:
             return self
         return PreFlightGate((*self.rules, *rules), self.approval_provider, self.approval_timeout)
 
-    def concerns(self, semantics: ActionSemantics) -> bool:
-        """Say whether a call of these semantics has to be judged at all."""
-        return bool(self.rules) or semantics is ActionSemantics.IRREVERSIBLE
+    def composed(self, before: Sequence[Control] = ()) -> Gate:
+        """Return what the engine asks.
 
-    def judge(self, view: CallView, approved: frozenset[str] = frozenset()) -> Ask | None:
+        Args:
+            before: the controls that judge before rules do, in their order.
+        """
+        own = [Rules(self.rules)] if self.rules else []
+        return Gate((*before, *own), self.approval_provider, self.approval_timeout)
+
+
+class Gate:
+    """A gate put together with its controls, as the engine asks it.
+
+    Attributes:
+        controls: all of them, in their order.
+        checks, rechecks, releases, endings, records: their methods, each only where it is made use
+            of; so that what no control needs costs nothing.
+        reads_arguments: a verdict counts for the arguments that were judged.
+        provider, timeout: who can ask a human, and how long a human has.
+    """
+
+    __slots__ = (
+        "checks",
+        "controls",
+        "endings",
+        "provider",
+        "reads_arguments",
+        "rechecks",
+        "records",
+        "releases",
+        "timeout",
+    )
+
+    def __init__(
+        self,
+        controls: Sequence[Control] = (),
+        provider: ApprovalProvider | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        self.controls = tuple(controls)
+        self.provider = provider
+        self.timeout = timeout
+        self.reads_arguments = any(control.reads_arguments for control in self.controls)
+        self.checks: tuple[Judge, ...] = tuple([c.check for c in self.controls])
+        self.rechecks: tuple[Judge, ...] = tuple([c.recheck for c in self._with("recheck")])
+        self.releases: tuple[Callable[[CallView], Use | None], ...] = tuple(
+            [c.release for c in reversed(self._with("release"))]
+        )
+        self.endings: tuple[Callable[[CallView, str], Use | None], ...] = tuple(
+            [c.ended for c in self._with("ended")]
+        )
+        self.records = tuple([(c.name, c.recorded) for c in self._with("recorded")])
+
+    def _with(self, method: str) -> list[Control]:
+        ours = getattr(Control, method)
+        return [c for c in self.controls if getattr(type(c), method) is not ours]
+
+    def judge(self, call: CallView, at: int = 0) -> Wait | Ask | None:
         """Judge a call.
 
         Args:
-            view: the call.
-            approved: the names of the rules that a human has approved it under.
+            call: the call.
+            at: the place of the control to begin with; those before it have answered.
+
+        Returns:
+            None lets the call go on; an `Ask` needs a human; a `Wait` needs an answer first, after
+            which the judging goes on behind its place.
 
         Raises:
             RefusedError: the call is refused.
         """
-        asking: tuple[str, str] | None = None
-        if view.semantics is ActionSemantics.IRREVERSIBLE and IRREVERSIBLE_RULE not in approved:
-            asking = (IRREVERSIBLE_RULE, "nothing can undo it")
-        for rule in self.rules:
-            verdict = rule.judge(view)
-            if verdict is _ALLOW:
-                continue
-            if verdict is Verdict.REFUSE:
-                raise _refusal(view, rule)
-            if rule.name not in approved and asking is None:
-                asking = (rule.name, rule.reason or f"the rule {rule.name!r} asks for it")
-        return None if asking is None else self._ask(view, *asking)
+        place = at
+        for check in self.checks[at:] if at else self.checks:
+            wait = check(call)
+            if wait is not None:
+                wait.at = place
+                return wait
+            place += 1
+        if call.semantics is _IRREVERSIBLE or call.asks is not None:
+            return self._asking(call)
+        return None
 
-    def _ask(self, view: CallView, rule: str, reason: str) -> Ask:
-        if not view.named:
+    def _asking(self, call: CallView) -> Ask | None:
+        if call.semantics is _IRREVERSIBLE and IRREVERSIBLE_RULE not in call.approved:
+            return self._ask(call, IRREVERSIBLE_RULE, "nothing can undo it")
+        return self._ask(call, *call.asks[0]) if call.asks else None
+
+    def _ask(self, call: CallView, rule: str, reason: str) -> Ask:
+        if not call.named:
             raise RefusedError(
-                f"{view.tool} needs an approval, and its arguments are not named.",
+                f"{call.tool} needs an approval, and its arguments are not named.",
                 rule=rule,
                 reason="an approval is bound to the arguments of the call",
                 fix="Give execute(…, arguments={…}).",
+                control=APPROVALS,
             )
-        if self.approval_provider is None:
+        if self.provider is None:
             raise ApprovalRequired(
-                f"{view.tool} needs a human's approval, and there is nobody to ask.",
+                f"{call.tool} needs a human's approval, and there is nobody to ask.",
                 rule=rule,
                 reason=reason,
                 fix="Give the gate somebody to ask: "
                 "PreFlightGate(approval_provider=ConsoleApprovals()).",
+                control=APPROVALS,
             )
-        return Ask(rule, reason, self.approval_provider, self.approval_timeout)
+        return Ask(rule, reason, self.provider, self.timeout)
 
 
 def _check_rules(rules: Iterable[Rule]) -> None:
@@ -135,12 +203,3 @@ def _check_rules(rules: Iterable[Rule]) -> None:
                 fix="Give every rule a name of its own.",
             )
         names.add(rule.name)
-
-
-def _refusal(view: CallView, rule: Rule) -> RefusedError:
-    reason = rule.reason or f"the rule {rule.name!r} forbids it"
-    return RefusedError(
-        f"{view.tool} was refused by the rule {rule.name!r}: {reason}.",
-        rule=rule.name,
-        reason=reason,
-    )

@@ -2,22 +2,24 @@
 
 Rules of this part:
 
-- A predicate is a plain function of a `CallView` that answers True or False. Whatever else it does
-  (raises, returns None) refuses the call: what cannot be evaluated refuses.
+- A predicate is a function or coroutine function of a `CallView` that answers True or False.
+  Whatever else it does (raises, returns None, takes longer than its `timeout`) refuses the call:
+  what cannot be evaluated refuses.
 - The most severe answer wins: refuse, then ask a human, then allow.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Awaitable, Callable, Sequence
 from decimal import Decimal, InvalidOperation
 from enum import IntEnum
-from types import MappingProxyType
 from typing import Any, Final
 
+from agent_saga.controls.control import CallView, Control, Evaluate, Wait
 from agent_saga.domain.semantics import ActionSemantics
-from agent_saga.errors import ConfigurationError, RefusedError
+from agent_saga.errors import ConfigurationError, RefusedError, one_line
+from agent_saga.plugins.callables import is_async_callable, refuse_generators
 
 
 class Verdict(IntEnum):
@@ -28,37 +30,8 @@ class Verdict(IntEnum):
     REFUSE = 2
 
 
-class CallView:
-    """One call as rules see it.
-
-    Attributes:
-        tool: the tool's name.
-        semantics: what kind of effect it has.
-        arguments: by name, read-only.
-        tags: the tool's labels.
-        named: the caller named the arguments (a bare `execute` may not).
-    """
-
-    __slots__ = ("arguments", "named", "semantics", "tags", "tool")
-
-    def __init__(
-        self,
-        tool: str,
-        semantics: ActionSemantics,
-        arguments: Mapping[str, Any],
-        tags: frozenset[str],
-        *,
-        named: bool = True,
-    ) -> None:
-        self.tool = tool
-        self.semantics = semantics
-        self.arguments = MappingProxyType(arguments)
-        self.tags = tags
-        self.named = named
-
-
-_ALLOW: Final = Verdict.ALLOW
-Predicate = Callable[[CallView], bool]
+RULES: Final = "rules"
+Predicate = Callable[[CallView], "bool | Awaitable[bool]"]
 
 
 class Rule:
@@ -66,20 +39,30 @@ class Rule:
 
     Args:
         name: how verdicts name it.
-        when: the predicate; see the rules of this module.
+        when: the predicate, a function or a coroutine function; see the rules of this module.
         then: "refuse", "ask" or "allow".
         reason: why, for the model or the person that is refused.
+        timeout: seconds that the predicate has; it then runs on a thread of the pool, or in a task.
 
     Raises:
-        ConfigurationError: the predicate is asynchronous or no function, or `then` is something
-            else.
+        ConfigurationError: the predicate is no function that can answer, `then` is something else,
+            or the timeout is no number of seconds above zero.
     """
 
-    __slots__ = ("name", "reason", "then", "when")
+    __slots__ = ("is_async", "name", "reason", "then", "timeout", "when")
 
-    def __init__(self, name: str, when: Predicate, then: str = "refuse", reason: str = "") -> None:
-        if not callable(when) or inspect.iscoroutinefunction(when):
-            raise ConfigurationError(f"The rule {name!r} needs a plain function as its predicate.")
+    def __init__(
+        self,
+        name: str,
+        when: Predicate,
+        then: str = "refuse",
+        reason: str = "",
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        if not isinstance(name, str) or not name.strip():
+            raise ConfigurationError("A rule needs a name; refusals and approvals name it.")
+        refuse_generators("rule", name, when)
         verdict = {"refuse": Verdict.REFUSE, "ask": Verdict.ASK, "allow": Verdict.ALLOW}.get(then)
         if verdict is None:
             raise ConfigurationError(
@@ -89,30 +72,100 @@ class Rule:
         self.when = when
         self.then = verdict
         self.reason = reason
+        self.timeout = seconds(f"The timeout of the rule {name!r}", timeout)
+        self.is_async = is_async_callable(when)
 
-    def judge(self, view: CallView) -> Verdict:
-        """Return this rule's verdict.
+    def follow(self, call: CallView, answer: object) -> None:
+        """Do what follows from the predicate's answer.
 
         Raises:
-            RefusedError: the predicate raised or gave no answer.
+            RefusedError: the rule refuses the call, or gave no answer.
         """
-        try:
-            answer = self.when(view)
-        except Exception as error:
-            raise self._refusal(f"the rule raised {type(error).__name__}: {error}") from error
         if answer is False:
-            return _ALLOW
-        if answer is True:
-            return self.then
-        raise self._refusal(f"the rule answered {type(answer).__name__}, neither True nor False")
+            return
+        if answer is not True:
+            raise self.broken(f"the rule answered {type(answer).__name__}, neither True nor False")
+        if self.then is Verdict.REFUSE:
+            raise self._refusal(call)
+        if self.then is Verdict.ASK:
+            call.ask(self.name, self.reason or f"the rule {self.name!r} asks for it")
 
-    def _refusal(self, reason: str) -> RefusedError:
+    def _refusal(self, call: CallView) -> RefusedError:
+        reason = self.reason or f"the rule {self.name!r} forbids it"
+        return RefusedError(
+            f"{call.tool} was refused by the rule {self.name!r}: {reason}.",
+            rule=self.name,
+            reason=reason,
+            control=RULES,
+        )
+
+    def broken(self, reason: str) -> RefusedError:
+        """Return the refusal of a call that this rule could not be evaluated for."""
         return RefusedError(
             f"The rule {self.name!r} could not be evaluated, so the call was refused: {reason}.",
             rule=self.name,
             reason=reason,
             fix="Mend the rule.",
+            control=RULES,
         )
+
+
+class Rules(Control):
+    """All rules of one gate as a control.
+
+    Rules that answer at once are asked first; a refusal by one of them spares the others' waits.
+
+    Args:
+        rules: the gate's own and those of plugins.
+    """
+
+    name = RULES
+    reads_arguments = True
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._quick = tuple([r for r in rules if not r.is_async and r.timeout is None])
+        self._slow = tuple([r for r in rules if r.is_async or r.timeout is not None])
+
+    def check(self, call: CallView) -> Wait | None:
+        """Judge a call by every rule; the most severe answer wins."""
+        for rule in self._quick:
+            try:
+                answer = rule.when(call)
+            except Exception as error:
+                raise rule.broken(f"the rule raised {one_line(error)}") from error
+            if answer is not False:
+                rule.follow(call, answer)
+        return self._next(call, 0) if self._slow else None
+
+    def _next(self, call: CallView, at: int) -> Wait | None:
+        if at == len(self._slow):
+            return None
+        rule = self._slow[at]
+
+        def then(answer: Any, error: Exception | None) -> Wait | None:
+            if isinstance(error, TimeoutError):
+                raise rule.broken("the rule did not answer in time") from error
+            if error is not None:
+                raise rule.broken(f"the rule raised {one_line(error)}") from error
+            rule.follow(call, answer)
+            return self._next(call, at + 1)
+
+        what = f"the rule {rule.name!r}"
+        return Wait(Evaluate(rule.when, (call,), rule.is_async, rule.timeout, what), then)
+
+
+def seconds(what: str, value: float | None) -> float | None:
+    """Return a number of seconds above zero, or None when it was not given.
+
+    Raises:
+        ConfigurationError: it is something else.
+    """
+    if value is None:
+        return None
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or value <= 0:
+        raise ConfigurationError(f"{what} is a number of seconds above zero, not {value!r}.")
+    return float(value)
 
 
 def tool_is(name: str) -> Predicate:

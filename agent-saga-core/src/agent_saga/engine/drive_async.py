@@ -22,7 +22,9 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from agent_saga.controls.control import Use
 from agent_saga.engine import calls
+from agent_saga.engine.drive_sync import used
 from agent_saga.engine.requests import (
     Call,
     Durable,
@@ -66,7 +68,7 @@ class AsyncDriver:
                     if type(request) is Call:
                         answer: Any = await self._call(request)
                     elif self.closing:
-                        answer = self._without_waiting()
+                        answer = self._at_closing(request)
                     else:
                         answer = await self._wait(request)
                 except GeneratorExit as error:
@@ -83,17 +85,39 @@ class AsyncDriver:
         self.closing, self.cut = True, self.cut or error
         if type(request) is Call:
             return self.ended or Ending(error=error)
-        return self._without_waiting()
+        return self._at_closing(request)
+
+    def _at_closing(self, request: Any) -> Any:
+        return used(request) if type(request) is Use else self._without_waiting()
 
     # --- waits -----------------------------------------------------------------------------------
 
-    def _wait(self, request: Any) -> Coroutine[Any, Any, BaseException | None]:
+    def _wait(self, request: Any) -> Coroutine[Any, Any, Any]:
         kind = type(request)
         if kind is Durable:
             return self._durable(request.seq)
         if kind is HandedOver:
             return self._handed_over(request)
+        if kind is Use:
+            return self._used(request)
         return self._paused(request)
+
+    async def _used(self, use: Use) -> Ending:
+        """Use a store; a cancellation is kept, and the use is made again, which changes nothing."""
+        if self.cut is None:
+            try:
+                return Ending(await use.awaiting())
+            except asyncio.CancelledError as error:
+                self.cut = error
+            except Exception as error:
+                return Ending(error=error)
+        task = asyncio.ensure_future(use.awaiting())
+        while not task.done():
+            try:
+                await _wait_shielded(task)
+            except asyncio.CancelledError as error:
+                self.cut = self.cut or error
+        return _ending_of(task, None)
 
     async def _paused(self, request: Any) -> BaseException | None:
         kind = type(request)

@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from agent_saga.controls.control import Use
 from agent_saga.engine import calls, interrupts
 from agent_saga.engine.requests import (
     Call,
@@ -92,6 +93,8 @@ class SyncDriver:
                 self._sleep(request.seconds)
             elif kind is StepEnded:
                 self._step_ended(request)
+            elif kind is Use:
+                return used(request)
         except WALError as error:
             return error
         held = self.interrupts
@@ -239,6 +242,14 @@ def _on_a_loop(call: Call, value: Any) -> Ending:
     except TimeoutError as error:
         return Ending(error=error if bound is None else calls.timed_out(call, bound))
     except BaseException as error:
+        return Ending(error=error)
+
+
+def used(use: Use) -> Ending:
+    """Carry out a use of a store on this thread; never raises."""
+    try:
+        return Ending(use.blocking())
+    except Exception as error:
         return Ending(error=error)
 
 

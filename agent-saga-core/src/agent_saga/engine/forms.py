@@ -23,6 +23,7 @@ from typing import Any
 from agent_saga.plugins.callables import is_async_callable, parameters_of, refuse_generators
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _PLAIN = (str, int, float, Decimal)
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -37,9 +38,10 @@ class Form:
         takes_key: it has a parameter named `idempotency_key`.
         defaults: the plain default values by name; a call that leaves them out means them.
         accepts: the names that it can be given by keyword; None when that cannot be known.
+        declares: the names of all its parameters; None when they cannot be known.
     """
 
-    __slots__ = ("accepts", "defaults", "fn", "is_async", "names", "takes_key")
+    __slots__ = ("accepts", "declares", "defaults", "fn", "is_async", "names", "takes_key")
 
     def __init__(self, fn: Callable[..., Any], kind: str = "tool") -> None:
         refuse_generators(kind, name_of(fn), fn)
@@ -48,6 +50,7 @@ class Form:
         parameters = parameters_of(fn)
         self.names = tuple([n for n, p in parameters.items() if p.kind in _POSITIONAL])
         self.accepts = _accepted(parameters)
+        self.declares = _declared(parameters)
         self.defaults = {
             name: parameter.default
             for name, parameter in parameters.items()
@@ -81,6 +84,12 @@ def _accepted(parameters: Mapping[str, inspect.Parameter]) -> frozenset[str] | N
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
         return None
     return frozenset([n for n, p in parameters.items() if p.kind in _NAMED])
+
+
+def _declared(parameters: Mapping[str, inspect.Parameter]) -> frozenset[str] | None:
+    if any(p.kind in _OPEN for p in parameters.values()):
+        return None
+    return frozenset(parameters)
 
 
 def name_of(fn: Callable[..., Any]) -> str:

@@ -102,6 +102,7 @@ class SagaHandle:
             retry=retry,
             **known(options),
         )
+        declared.declares = None  # the names that a step reads are the caller's, not `forward`'s
         call = Invocation(
             self._scope, declared, dict(arguments or {}), (), {}, key, named=arguments is not None
         )

@@ -31,10 +31,12 @@ from agent_saga.wal.encoding import (
 )
 
 if TYPE_CHECKING:
+    from agent_saga.controls.control import CallView
     from agent_saga.domain.identity import StepKey
     from agent_saga.engine.saga import Saga, Scope
     from agent_saga.engine.step import Step
     from agent_saga.engine.tool import Tool
+    from agent_saga.errors import RefusedError
 
 _TRUE = literal(True)
 _FALSE = literal(False)
@@ -170,9 +172,10 @@ def recorded_key(facts: Mapping[str, Any]) -> StepKey:
     return ("derived", *map(str, path or ()), str(call.get("tool")), str(facts["n"]))
 
 
-def refused(step: Step, rule: str, reason: str) -> int:
-    """Record that the gate refused a call before its effect."""
-    payload, _ = masked({"tool": step.tool.name, "rule": rule, "reason": reason})
+def refused(step: Step, refusal: RefusedError) -> int:
+    """Record that a call was refused before its effect, by what, why, and what would change it."""
+    about = {"tool": step.tool.name, "rule": refusal.rule, "reason": refusal.reason}
+    payload, _ = masked({**about, "decision": refusal.decision()})
     return write(step.scope.saga, Ev.STEP_REFUSED, payload, step)
 
 
@@ -199,7 +202,15 @@ def intent(step: Step) -> int:
         fields["idempotent"] = literal({"window": tool.window})
     if step.approved_by:
         fields["approved_by"] = masked(step.approved_by)[0]
+    if step.call is not None and step.call.held is not None:
+        fields |= _taken(step, step.call)
     return _while_open(step, Ev.STEP_INTENT, compose(**fields))
+
+
+def _taken(step: Step, call: CallView) -> dict[str, Fragment]:
+    """What controls took for a call, each under its own name."""
+    found = {name: recorded(call) for name, recorded in step.scope.saga.engine.gate.records}
+    return {name: masked(facts)[0] for name, facts in found.items() if facts}
 
 
 def _while_open(step: Step, event: str, payload: Fragment) -> int:
@@ -237,6 +248,8 @@ def committed(step: Step, event: str = Ev.STEP_COMMITTED) -> tuple[int, AgentSag
     """
     result, faithful = masked(step.result)
     fields = _call_fields(step)[0] if step.state is StepState.NEW else {}
+    if step.state is StepState.NEW and step.call is not None and step.call.held is not None:
+        fields |= _taken(step, step.call)
     fields["result"] = result
     if not faithful:
         fields["replayable"] = _FALSE

@@ -2,10 +2,13 @@
 
 Rules of this part:
 
+- `judged` is the quick way: what answers at once is judged without a request to the driver, and a
+  step that nothing concerns costs one look. Whatever else it returns is for `decided`.
 - Arguments are frozen by their MAC: if they changed while a human was asked, or between the
   verdict and the effect, the call is refused.
 - After every answer the boundary is looked at again and the gate judges again.
-- A refusal is recorded and then given to the caller.
+- A refusal is recorded, with its decision; then what the call took is handed back; then its caller
+  is told.
 """
 
 from __future__ import annotations
@@ -14,80 +17,114 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from agent_saga.controls.approvals import ApprovalRequest, approver_of, denied
-from agent_saga.controls.gate import Ask
-from agent_saga.controls.rules import CallView
+from agent_saga.controls.control import CallView, Evaluate, Use, Wait
+from agent_saga.controls.gate import APPROVALS, Ask
 from agent_saga.engine import journal
-from agent_saga.engine.requests import Call, Ending, Protocol
+from agent_saga.engine.requests import Call, Ending, HandedOver, Protocol
 from agent_saga.errors import RefusedError, WALError, one_line
 from agent_saga.plugins.callables import is_async_callable
 from agent_saga.wal.encoding import mac
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from agent_saga.engine.step import Step
 
 log = logging.getLogger("agent_saga.engine")
 _NOTHING: Final[frozenset[str]] = frozenset()
+Verdict = Wait | Ask | BaseException | None
 
 
-def judged(step: Step) -> Ask | RefusedError | None:
-    """Judge a step that nobody was asked about: None lets it go on, an `Ask` is for `asked`."""
+def judged(step: Step) -> Verdict:
+    """Judge a step that nobody was asked about; None lets it go on."""
     gate = step.scope.saga.engine.gate
     tool = step.tool
-    step.approved_rules = _NOTHING
-    if not gate.rules and not tool.irreversible:
+    if not gate.checks and not tool.irreversible:
+        step.call = None
         return None
+    call = step.call = CallView(
+        tool.name,
+        tool.semantics,
+        step.arguments,
+        tool.tags,
+        step.named,
+        tool.declares,
+        step.scope.saga.id,
+        step.id,
+        step.generation,
+    )
     try:
-        return gate.judge(
-            CallView(tool.name, tool.semantics, step.arguments, tool.tags, named=step.named)
-        )
-    except RefusedError as refusal:
-        return _refused(step, refusal)
-
-
-def asked(step: Step, ask: Ask) -> Protocol[BaseException | None]:
-    """Ask, as long as the gate wants it; return what keeps the step from going on, or None."""
-    approved: frozenset[str] = frozenset()
-    while True:
-        request = _request(step, ask)
-        ending: Ending = yield _question(step, ask, request)
-        try:
-            step.approved_by = _approver(step, request, ending)
-        except RefusedError as refusal:
-            return _refused(step, refusal)
-        if ending.error is not None:
-            return ending.error
-        approved |= {ask.rule}
-        try:
-            step.scope.saga.check_open(step.scope)
-            further = step.scope.saga.engine.gate.judge(_view(step), approved)
-        except RefusedError as refusal:
-            return _refused(step, refusal)
-        if further is None:
-            step.approved_rules = approved
-            return None
-        ask = further
-
-
-def judged_again(step: Step) -> BaseException | None:
-    """Judge a step once more after a wait; approvals that it has keep counting."""
-    gate = step.scope.saga.engine.gate
-    if not gate.concerns(step.tool.semantics):
-        return None
-    try:
-        ask = gate.judge(_view(step), step.approved_rules)
+        return gate.judge(call)
     except RefusedError as refusal:
         return refusal
-    if ask is None:
+
+
+def decided(step: Step, verdict: Verdict) -> Protocol[BaseException | None]:
+    """Ask whoever must be asked; return what keeps the step from going on, or None."""
+    while True:
+        if isinstance(verdict, Wait):
+            verdict = yield from _waited(step, verdict)
+        if isinstance(verdict, Ask):
+            verdict = yield from _asked(step, verdict)
+        elif isinstance(verdict, BaseException):
+            return (yield from _refused(step, verdict))
+        elif verdict is None:
+            return None
+
+
+def judged_again(step: Step) -> Protocol[BaseException | None]:
+    """Judge a step once more after a wait; approvals that it has keep counting."""
+    if step.call is None:
         return None
-    return RefusedError(
-        f"{step.tool.name} needs a new approval after a pause.", rule=ask.rule, reason=ask.reason
-    )
+    verdict = _anew(step)
+    found = (yield from _waited(step, verdict)) if isinstance(verdict, Wait) else verdict
+    if isinstance(found, Ask):
+        return RefusedError(
+            f"{step.tool.name} needs a new approval after a pause.",
+            rule=found.rule,
+            reason=found.reason,
+            control=APPROVALS,
+        )
+    return found
+
+
+def rechecked(step: Step) -> Protocol[BaseException | None]:
+    """Have the controls that ask for it judge directly before the call."""
+    call, gate = step.call, step.scope.saga.engine.gate
+    if call is None:
+        return None
+    return (yield from _all_of(gate.rechecks, call))
+
+
+def handed_back(step: Step) -> Protocol[None]:
+    """Hand back what the gate took for a call that did not start; the log says so already."""
+    call = step.call
+    if call is None:
+        return
+    for release in step.scope.saga.engine.gate.releases:
+        use = release(call)
+        if use is not None:
+            ending: Ending = yield use
+            _not_raised("what it had taken was not handed back", step, ending)
+    call.held = None
+
+
+def attempt_ended(step: Step, how: str) -> Protocol[None]:
+    """Tell the controls that ask for it how an attempt ended."""
+    call = step.call
+    if call is None:
+        return
+    for ended in step.scope.saga.engine.gate.endings:
+        use = ended(call, how)
+        if use is not None:
+            ending: Ending = yield use
+            _not_raised("a control did not learn how it ended", step, ending)
 
 
 def changed(step: Step) -> RefusedError | None:
     """Return a refusal if the arguments are no longer those that were judged."""
     saga = step.scope.saga
-    if not saga.engine.gate.concerns(step.tool.semantics):
+    if not saga.engine.gate.reads_arguments and not step.tool.irreversible:
         return None
     now = mac(saga.salt, step.arguments)
     if now == step.mac or (not step.approved_rules and mac(saga.salt, step.arguments) != now):
@@ -100,9 +137,108 @@ def changed(step: Step) -> RefusedError | None:
     )
 
 
-def _view(step: Step) -> CallView:
-    tool = step.tool
-    return CallView(tool.name, tool.semantics, step.arguments, tool.tags, named=step.named)
+# --- waiting for stores and rules ----------------------------------------------------------------
+
+
+def _anew(step: Step) -> Verdict:
+    """Judge a call from the beginning, with what was approved so far."""
+    call = step.call
+    if call is None:
+        return judged(step)
+    call.asks = None
+    try:
+        return step.scope.saga.engine.gate.judge(call)
+    except RefusedError as refusal:
+        return refusal
+
+
+def _waited(step: Step, wait: Wait) -> Protocol[Ask | BaseException | None]:
+    """Get the answers that controls wait for, until the gate has judged."""
+    call, gate = step.call, step.scope.saga.engine.gate
+    pending: Wait | None = wait
+    while pending is not None and call is not None:
+        at = pending.at
+        cut = yield from _answered(pending)
+        if cut is not None:
+            return cut
+        try:
+            found = gate.judge(call, at + 1)
+        except RefusedError as refusal:
+            return refusal
+        if not isinstance(found, Wait):
+            return found
+        pending = found
+    return None
+
+
+def _answered(wait: Wait | None) -> Protocol[BaseException | None]:
+    """Get what one control waits for, until it has judged."""
+    while wait is not None:
+        ending: Ending = yield _request_of(wait.request)
+        error = ending.error
+        if error is not None and not isinstance(error, Exception):
+            return error
+        try:
+            wait = wait.then(ending.value, error)
+        except RefusedError as refusal:
+            return refusal
+    return None
+
+
+def _all_of(
+    judges: Sequence[Callable[[CallView], Wait | None]], call: CallView
+) -> Protocol[BaseException | None]:
+    for judge in judges:
+        try:
+            wait = judge(call)
+        except RefusedError as refusal:
+            return refusal
+        cut = yield from _answered(wait)
+        if cut is not None:
+            return cut
+    return None
+
+
+def _request_of(request: Use | Evaluate) -> Use | Call:
+    if isinstance(request, Use):
+        return request
+    return Call(
+        request.fn,
+        request.args,
+        is_async=request.is_async,
+        timeout=request.timeout,
+        loop_free=True,
+        what=request.what,
+    )
+
+
+def _not_raised(what: str, step: Step, ending: Ending) -> None:
+    if ending.error is not None:
+        log.warning("%s: %s (%s)", step.tool.name, what, one_line(ending.error))
+
+
+# --- asking a human ------------------------------------------------------------------------------
+
+
+def _asked(step: Step, ask: Ask) -> Protocol[Verdict | BaseException]:
+    """Ask a human; return the gate's verdict after a yes, or what forbids the call."""
+    call = step.call
+    request = _request(step, ask)
+    ending: Ending = yield _question(step, ask, request)
+    try:
+        step.approved_by = _approver(step, request, ending)
+    except RefusedError as refusal:
+        return refusal
+    if ending.error is not None:
+        return ending.error
+    step.approved_rules |= {ask.rule}
+    if call is not None:
+        call.approved = step.approved_rules
+    try:
+        step.scope.saga.check_open(step.scope)
+    except RefusedError as refusal:
+        return refusal
+    return _anew(step)
 
 
 def _request(step: Step, ask: Ask) -> ApprovalRequest:
@@ -150,10 +286,16 @@ def _approver(step: Step, request: ApprovalRequest, ending: Ending) -> str:
     return by
 
 
-def _refused(step: Step, refusal: RefusedError) -> RefusedError:
+def _refused(step: Step, cut: BaseException) -> Protocol[BaseException]:
+    """Record a refusal; what is no refusal passes as it came."""
+    if not isinstance(cut, RefusedError):
+        return cut
     step.scope.saga.engine.metrics.count("steps_refused")
     try:
-        journal.refused(step, refusal.rule, refusal.reason)
+        seq = journal.refused(step, cut)
     except WALError:
         log.warning("a refusal of %s could not be recorded", step.tool.name)
-    return refusal
+        return cut
+    if step.call is not None and step.call.held:
+        yield HandedOver(seq, sync=False)
+    return cut

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agent_saga.controls.gate import PreFlightGate
+    from agent_saga.controls.gate import Gate
     from agent_saga.domain.clock import Clock
     from agent_saga.engine.pool import ToolPool
     from agent_saga.engine.timing import Timing
@@ -32,7 +32,7 @@ class Engine:
     def __init__(
         self,
         wal: BaseWAL,
-        gate: PreFlightGate,
+        gate: Gate,
         handlers: Handlers,
         pool: ToolPool,
         timing: Timing,

@@ -19,13 +19,22 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from agent_saga.controls.control import Wait
 from agent_saga.controls.gate import Ask
 from agent_saga.domain import identity
 from agent_saga.domain.lifecycle import StepState
 from agent_saga.engine import journal, late
 from agent_saga.engine.derive import called
 from agent_saga.engine.endings import Kind, answered, evidence, kind_of, may_fall_back, may_retry
-from agent_saga.engine.judging import asked, changed, judged, judged_again
+from agent_saga.engine.judging import (
+    attempt_ended,
+    changed,
+    decided,
+    handed_back,
+    judged,
+    judged_again,
+    rechecked,
+)
 from agent_saga.engine.outcome import applied, record_inverse_problem
 from agent_saga.engine.requests import (
     Call,
@@ -80,6 +89,8 @@ def step_protocol(step: Step, again: Invocation | None) -> Protocol[Outcome]:
         if cut is None:
             outcome = yield from _attempts(step, harmless=harmless)
         else:
+            if step.call is not None and step.call.held is not None:
+                yield from handed_back(step)
             outcome = Outcome(error=cut)
     finally:
         saga.left(step)
@@ -200,13 +211,20 @@ def repeats_safely(step: Step) -> bool:
 # --- the step ------------------------------------------------------------------------------------
 
 
-def _made_ready(step: Step, verdict: Ask | RefusedError | None) -> Protocol[BaseException | None]:
+def _made_ready(
+    step: Step, verdict: Wait | Ask | BaseException | None
+) -> Protocol[BaseException | None]:
     """Do what a verdict and a tool ask for before the call; return what forbids it."""
-    cut = (yield from asked(step, verdict)) if isinstance(verdict, Ask) else verdict
+    cut = None if verdict is None else (yield from decided(step, verdict))
     if cut is None and step.tool.prepare is not None:
         cut = yield from _prepared(step, step.tool.prepare)
     if cut is None and not step.tool.reversible:
-        cut = yield from _announced(step)
+        try:
+            cut = yield from _announced(step)
+        except Exception as error:
+            cut = error  # the call did not start; what was taken for it is handed back
+    elif cut is None and step.call is not None:
+        cut = yield from rechecked(step)
     return cut
 
 
@@ -245,6 +263,8 @@ def _announced(step: Step) -> Protocol[BaseException | None]:
     cut = yield Durable(seq)
     if cut is None:
         cut = fence_cut(step) or changed(step)
+    if cut is None and saga.engine.gate.rechecks:
+        cut = yield from rechecked(step)
     if cut is None:
         return None
     return _not_started(step, cut, again=again)
@@ -278,10 +298,15 @@ def _not_started(step: Step, cut: BaseException, *, again: bool) -> BaseExceptio
         if again:
             journal.unknown(step, "not repeated")
         else:
-            journal.not_applied(step, "engine", "the call was not started", final=True)
+            journal.not_applied(step, "engine", _why_not(cut), final=True)
     except WALError:
         log.warning("that %s was not started could not be recorded", step.tool.name)
     return cut
+
+
+def _why_not(cut: BaseException) -> str:
+    reason = f": {cut.reason}" if isinstance(cut, RefusedError) and cut.reason else ""
+    return f"the call was not started{reason}"
 
 
 def _call(step: Step, form: Form, purpose: str) -> Call:
@@ -311,8 +336,12 @@ def _attempts(step: Step, *, harmless: bool) -> Protocol[Outcome]:
         call = _call(step, tool.form, identity.FORWARD)
         ending = yield call
         if ending.error is None:
+            if step.call is not None:
+                yield from attempt_ended(step, Kind.APPLIED.value)
             return (yield from _committed(step, ending.value))
         kind = kind_of(step, tool.form, ending, call.args, call.kwargs)
+        if step.call is not None:
+            yield from attempt_ended(step, kind.value)
         harmless = harmless and kind is Kind.NOT_APPLIED
         _note(step, ending)
         error = ending.error
@@ -351,11 +380,12 @@ def _between(
     cut: BaseException | None = yield Sleep(delay)
     if cut is not None:
         return cut
-    return fence_cut(step) or judged_again(step) or changed(step)
+    cut = fence_cut(step) or (yield from judged_again(step))
+    return cut or changed(step)
 
 
 def _fallback(step: Step, form: Form, error: BaseException) -> Protocol[Outcome]:
-    cut = fence_cut(step)
+    cut = fence_cut(step) or (yield from rechecked(step))
     if cut is not None:
         return (yield from _ended(step, cut, Kind.NOT_APPLIED))
     step.via = identity.FALLBACK

@@ -4,8 +4,8 @@ Rules of this part:
 
 - A protocol is a generator. It yields requests and is sent answers; nothing is ever thrown into it,
   and it yields nothing inside `except` or `finally`.
-- `Call` is answered with an `Ending`. Every other request is answered with None, or with the
-  exception that cut it short (a cancellation, a stalled log), as a value.
+- `Call` and `Use` are answered with an `Ending`. Every other request is answered with None, or with
+  the exception that cut it short (a cancellation, a stalled log), as a value.
 - A driver carries a request out completely even when its caller is cancelled meanwhile, and answers
   with the cancellation afterwards; only a `Call` passes a cancellation on to what it runs.
 """
@@ -16,6 +16,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
+
+from agent_saga.controls.control import Use
 
 if TYPE_CHECKING:
     from agent_saga.engine.step import Step
@@ -98,7 +100,7 @@ class StepEnded(Struct, eq=False):
     timeout: float
 
 
-Request = Call | Durable | HandedOver | Sleep | StepEnded
+Request = Call | Use | Durable | HandedOver | Sleep | StepEnded
 Protocol = Generator[Request, Any, T]
 
 

@@ -23,6 +23,7 @@ from agent_saga.domain.report import StepLine
 from agent_saga.errors import one_line
 
 if TYPE_CHECKING:
+    from agent_saga.controls.control import CallView
     from agent_saga.engine.forms import Form
     from agent_saga.engine.inverse import Attempt
     from agent_saga.engine.requests import Ending
@@ -54,6 +55,7 @@ class Step(Struct, eq=False):
         undo_since: the monotonic time at which its inverse was first tried, or None.
         undo_left: the attempt at its inverse that was given up while it ran, or None.
         approved_by, approved_rules: who let the effect through, and under which rules.
+        call: what the gate judged and what was taken for it; None where nothing is judged.
         named: the caller named the arguments.
         keyed: its caller gave it a key, and may ask for its result again.
         owner: the object whose method the tool is, if any; the same call on another is another
@@ -95,6 +97,7 @@ class Step(Struct, eq=False):
     late: tuple[Form, Ending] | None = None
     approved_by: str = ""
     approved_rules: frozenset[str] = frozenset()
+    call: CallView | None = None
     spent: bool = False
     via: str = identity.FORWARD
     undo_since: float | None = None
@@ -143,7 +146,9 @@ class Step(Struct, eq=False):
         self.encoded = None
         self.named = call.named
         self.via = identity.FORWARD
-        self.compensation = self.provisional = self.prepared = None
+        self.compensation = self.provisional = self.prepared = self.call = None
+        self.approved_rules = frozenset()
+        self.approved_by = ""
         self.missing = ""
 
     def settled(self) -> None:

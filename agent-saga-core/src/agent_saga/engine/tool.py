@@ -44,9 +44,11 @@ class Tool:
         durable: the caller waits until the outcome is durable.
         outside: what happens outside a boundary; None is the default.
         tags, loop_free: labels; whether a private event loop will do.
+        declares: the names of its parameters, for controls; None when they cannot be known.
     """
 
     __slots__ = (
+        "declares",
         "durable",
         "fallback",
         "fn",
@@ -105,6 +107,7 @@ class Tool:
     tags: frozenset[str]
     loop_free: bool
     head: Fragment
+    declares: frozenset[str] | None
 
     def set_inverse(self, inverse: Deriver | None, provisional: object = None) -> None:
         """Say how the inverse is derived, and with it what can be derived before the result.
@@ -222,6 +225,7 @@ def declare(
     tool.durable = one_of("commit", commit, COMMITS) == "durable"
     tool.outside = None if outside is None else one_of("outside", outside, OUTSIDE)
     tool.tags = frozenset(tags)
+    tool.declares = tool.form.declares
     tool.head = literal({"tool": tool.name, "semantics": tool.semantics.value})
     return tool
 

@@ -10,7 +10,9 @@ import functools
 import threading
 from typing import TYPE_CHECKING, Any
 
-from agent_saga.controls.gate import PreFlightGate
+from agent_saga.controls.control import Surroundings
+from agent_saga.controls.gate import Gate, PreFlightGate
+from agent_saga.controls.installed import INSTALLED
 from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.engine.options import BoundaryOptions
 from agent_saga.engine.pool import ToolPool
@@ -56,6 +58,7 @@ class Runtime:
         self._lock = threading.Lock()
         self._opening = threading.Lock()
         self._engine: Engine | None = None
+        self._controls = -1
         self._opened: BaseWAL | None = None
 
     @functools.cached_property
@@ -80,7 +83,7 @@ class Runtime:
         return self._gate if self._gate is not None else PreFlightGate()
 
     def engine(self) -> Engine:
-        """Return the engine, putting it together if the log or anything else has changed.
+        """Return the engine, putting it together if the log or an installed control has changed.
 
         Raises:
             PluginError: a plugin cannot be loaded, or its rules cannot be read.
@@ -88,12 +91,13 @@ class Runtime:
         """
         wal = self.wal
         engine = self._engine
-        if engine is not None and engine.wal is wal:
+        if engine is not None and engine.wal is wal and self._controls == INSTALLED.version:
             return engine
         with self._lock:
-            engine = self._engine
-            if engine is None or engine.wal is not wal:
+            engine, version = self._engine, INSTALLED.version
+            if engine is None or engine.wal is not wal or self._controls != version:
                 self._engine = engine = self._compose(wal)
+                self._controls = version
         return engine
 
     def _compose(self, wal: BaseWAL) -> Engine:
@@ -102,13 +106,19 @@ class Runtime:
         feed_of(wal).connect_plugins(plugins.observers())
         return Engine(
             wal=wal,
-            gate=self.gate.with_rules(plugins.gate_rules(self.settings)),  # type: ignore[arg-type]
+            gate=self._composed_gate(wal, plugins.gate_rules(self.settings)),
             handlers=process_handlers(),
             pool=tool_pool(self.settings.tool_threads),
             timing=timing(self.settings),
             metrics=process_metrics(),
             clock=SYSTEM_CLOCK,
         )
+
+    def _composed_gate(self, wal: BaseWAL, rules: list[Any]) -> Gate:
+        """Put the gate together: what is installed for the process, the gate's own, plugins'."""
+        around = Surroundings(wal, lambda: self.store, SYSTEM_CLOCK, process_metrics())
+        before = [control.bound(around) for control in INSTALLED.in_order()]
+        return self.gate.with_rules(rules).composed(before)
 
     @functools.cached_property
     def store(self) -> StateStore:
