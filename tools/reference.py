@@ -184,7 +184,7 @@ def _plain(annotation: Any) -> Any:
 def _errors() -> Iterator[str]:
     yield "# Errors"
     yield "One tree. A code never changes its meaning; `str(error)` has it, and what to do next."
-    classes = [getattr(errors, name) for name in errors.__all__]
+    classes = [thing for _, thing in sorted(vars(errors).items()) if _is_error(thing)]
     coded = sorted((c for c in classes if hasattr(c, "code")), key=lambda c: (c.code, c.__name__))
     rows = [
         (f"`{c.code}`", f"[`{c.__name__}`](#{c.__name__.lower()})", first_line(c)) for c in coded
