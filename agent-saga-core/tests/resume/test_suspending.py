@@ -208,7 +208,7 @@ def test_a_disk_that_fails_while_suspending_is_never_told_as_suspended(
     assert [line.tool for line in caught.value.report.unresolved] == ["charge"]
 
 
-def _poisoned(saga: str, epoch: int) -> None:
+def _poisoned(saga: str, epoch: int, announced: int | None = None) -> None:
     raise WALPoisoned("the disk failed")
 
 

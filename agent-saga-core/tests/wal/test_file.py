@@ -21,6 +21,7 @@ from agent_saga.errors import (
     WALPathError,
     WALPoisoned,
 )
+from agent_saga.wal import base
 from agent_saga.wal.file import AsyncWAL, FileWAL
 from agent_saga.wal.lock import add_fence
 from agent_saga.wal.os_port import OsPort, fork_generation
@@ -480,6 +481,56 @@ def test_a_fence_costs_one_look_while_nothing_changes(open_log):
     before = port.count()
     log.check_fence("saga", 1)
     assert [call.name for call in port.calls[before:]] == ["stat"]
+
+
+def looks(port: FaultyPort) -> int:
+    return [call.name for call in port.calls].count("stat")
+
+
+def test_one_look_serves_every_announcement_that_was_durable_before_it(open_log, monkeypatch):
+    monkeypatch.setattr(base, "_now", lambda: 0.0)
+    port = FaultyPort()
+    log, claimer = open_log(port=port), open_log()
+    write_two(log)
+    first = log.append("STEP_INTENT", saga="a")
+    second = log.append("STEP_INTENT", saga="b")
+    log.barrier_sync(second)
+    before = looks(port)
+    log.check_fence("a", 1, first)
+    log.check_fence("b", 1, second)
+    assert looks(port) == before + 1
+    claimer.fence("a", 2)
+    third = log.append("STEP_INTENT", saga="a")
+    log.barrier_sync(third)
+    with pytest.raises(SagaFenced):
+        log.check_fence("a", 1, third)
+    assert looks(port) == before + 2
+
+
+def test_an_announcement_that_is_not_durable_is_served_by_no_look(open_log, monkeypatch):
+    monkeypatch.setattr(base, "_now", lambda: 0.0)
+    port = FaultyPort()
+    log = open_log(port=port)
+    write_two(log)
+    seq = log.append("STEP_COMPENSATING", saga="a")
+    before = looks(port)
+    for _ in range(2):
+        log.check_fence("a", 1, seq)
+    assert looks(port) == before + 2
+
+
+def test_a_look_serves_for_a_moment_only(open_log, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(base, "_now", lambda: now[0])
+    log, claimer = open_log(), open_log()
+    write_two(log)
+    seq = log.append("STEP_INTENT", saga="a")
+    log.barrier_sync(seq)
+    log.check_fence("a", 1, seq)
+    claimer.fence("a", 2)
+    now[0] = 0.011
+    with pytest.raises(SagaFenced):
+        log.check_fence("a", 1, seq)
 
 
 def test_fencing_a_log_that_is_not_there_is_refused(open_log):

@@ -75,7 +75,7 @@ def commit(saga: Saga) -> Protocol[Committed]:
         cut = yield Durable(seq)
         if isinstance(cut, WALError):
             raise cut
-        saga.engine.wal.check_fence(saga.id, saga.epoch)
+        saga.engine.wal.check_fence(saga.id, saga.epoch, seq)
     except (WALError, RefusedError) as trouble:
         return _not_durable(saga, report, trouble)
     return Committed(report, cut)

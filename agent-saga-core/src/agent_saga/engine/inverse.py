@@ -163,7 +163,7 @@ def _announced(
         cut = yield Durable(seq)
     if cut is None:
         try:
-            saga.engine.wal.check_fence(saga.id, saga.epoch)
+            saga.engine.wal.check_fence(saga.id, saga.epoch, seq)
         except RefusedError as refusal:
             cut = refusal
     if cut is not None:

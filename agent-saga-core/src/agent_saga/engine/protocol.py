@@ -262,7 +262,7 @@ def _announced(step: Step) -> Protocol[BaseException | None]:
         seq = journal.intent(step)
     cut = yield Durable(seq)
     if cut is None:
-        cut = fence_cut(step) or changed(step)
+        cut = fence_cut(step, seq) or changed(step)
     if cut is None and saga.engine.gate.rechecks:
         cut = yield from rechecked(step)
     if cut is None:
@@ -282,12 +282,12 @@ def _reopened(step: Step) -> BaseException | None:
     return None
 
 
-def fence_cut(step: Step) -> BaseException | None:
+def fence_cut(step: Step, announced: int | None = None) -> BaseException | None:
     """Return what forbids the call now that it is announced: a fence, a fork, an unwinding."""
     saga = step.scope.saga
     try:
         saga.check_open(step.scope)
-        saga.engine.wal.check_fence(saga.id, saga.epoch)
+        saga.engine.wal.check_fence(saga.id, saga.epoch, announced)
     except RefusedError as refusal:
         return refusal
     return None

@@ -276,7 +276,7 @@ class Unwinding:
         cut = yield Durable(seq)
         if cut is not None:
             raise _as_trouble(cut)
-        saga.engine.wal.check_fence(saga.id, saga.epoch)
+        saga.engine.wal.check_fence(saga.id, saga.epoch, seq)
         self.report.outcome = outcome
 
     def give_up(self, trouble: BaseException) -> None:

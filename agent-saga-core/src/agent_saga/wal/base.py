@@ -9,7 +9,8 @@ Rules of this part:
 - A backend gives `_open`, `_write`, `_sync`, `_close`; an error that leaves `_write` or `_sync`
   poisons the log for good, and every waiter fails with the cause.
 - After an announcement and before its effect, `check_fence` says whether the saga is still one's
-  own.
+  own. One look at the fences serves every announcement that was durable before it: whoever fences
+  after the look reads those announcements.
 - A forked child starts a new writer with an empty buffer at its first record.
 """
 
@@ -34,7 +35,7 @@ from agent_saga.wal.os_port import restart_after_fork
 from agent_saga.wal.waiters import Future, Waiters, failed_future, poisoned, release, stalled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from agent_saga.wal.format import Record
 
@@ -42,7 +43,13 @@ __all__ = ["BackpressurePolicy", "BaseWAL", "Batch", "Capabilities", "Counters",
 
 _EVERYTHING: Final = 2**63
 _AT_EXIT: Final = 5.0
+_LOOK_SERVES: Final = 0.01
+"""Seconds for which one look at the fences serves the steps that were announced before it."""
 
+_Look = tuple[int, float, "Mapping[str, int]"]
+"""The highest sequence durable before a look at the fences, its time, and what it found."""
+
+_now = time.monotonic
 _log = logging.getLogger("agent_saga.wal")
 _logs: Final[weakref.WeakSet[BaseWAL]] = weakref.WeakSet()
 
@@ -89,6 +96,7 @@ class BaseWAL(AppendingLog):
         self._waiters = Waiters(self._lock, self.stall_after)
         self._target = 0
         self._fences: dict[str, int] = {}
+        self._looked: _Look = (0, 0.0, self._fences)
 
     # --- what a backend gives ---------------------------------------------------------------------
 
@@ -300,12 +308,14 @@ class BaseWAL(AppendingLog):
         with self._lock:
             self._fences[saga] = max(epoch, self._fences.get(saga, 0))
 
-    def check_fence(self, saga: str, epoch: int) -> None:
+    def check_fence(self, saga: str, epoch: int, announced: int | None = None) -> None:
         """Check, after an announcement and before its effect, that nobody took the saga over.
 
         Args:
             saga: the saga's id.
             epoch: the epoch in which this process owns it.
+            announced: the sequence of the announcement that was waited for; a look that began when
+                it was durable serves it, for some milliseconds. None looks now.
 
         Raises:
             SagaFenced: a later owner has claimed it; the effect must not start.
@@ -318,8 +328,9 @@ class BaseWAL(AppendingLog):
                 "The saga belongs to the parent process.",
                 fix="Open a boundary of its own in the child.",
             )
-        self._refresh_fences()
-        fences = self._fences
+        durable, looked_at, fences = self._looked
+        if announced is None or announced > durable or _now() - looked_at > _LOOK_SERVES:
+            fences = self._look()
         if fences and epoch < max(fences.get(saga, 0), fences.get(WHOLE_WRITER, 0)):
             raise SagaFenced(
                 f"Another process has taken over saga {saga!r} from epoch {epoch}.",
@@ -327,8 +338,16 @@ class BaseWAL(AppendingLog):
                 reason="It undoes or resumes the saga; this process may not act on it any more.",
             )
 
-    def _refresh_fences(self) -> None:
-        """Bring `self._fences` up to date; cheap when nothing changed."""
+    def _look(self) -> Mapping[str, int]:
+        """Look at the fences, and remember what was durable before."""
+        durable, looked_at = self.synced, _now()
+        fences = self._fences_now()
+        self._looked = (durable, looked_at, fences)
+        return fences
+
+    def _fences_now(self) -> Mapping[str, int]:
+        """The epochs below which each saga is fenced; cheap when nothing changed."""
+        return self._fences
 
     def restart_in_child(self) -> None:
         """In a forked child: keep nothing of the parent's, and begin anew at the first record."""

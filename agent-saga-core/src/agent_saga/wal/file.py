@@ -197,10 +197,9 @@ class FileWAL(BaseWAL):
         for name in [writer] if writer else writers_of(self.path, self.port):
             add_fence(self.port, os.path.join(self.path, WRITERS, name), saga, epoch)
 
-    def _refresh_fences(self) -> None:
+    def _fences_now(self) -> Mapping[str, int]:
         lock = self._lock_file
-        if lock is not None:
-            self._fences = lock.fences(self._fences)
+        return self._fences if lock is None else lock.fences()
 
 
 AsyncWAL = FileWAL

@@ -51,7 +51,7 @@ class WriterLock:
         self._port = port
         self.path = os.path.join(folder, LOCK_FILE)
         self._fd = port.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-        self._seen = 0
+        self._seen: tuple[int, dict[str, int]] = (0, {})
         try:
             taken = port.flock(self._fd)
             self.inode = port.fstat(self._fd).st_ino
@@ -62,18 +62,23 @@ class WriterLock:
             self.close()
             raise WALPathError(f"Another process holds the lock {self.path!r}.")
 
-    def fences(self, known: dict[str, int]) -> dict[str, int]:
-        """The fences now, given those known before; one `stat` when nothing changed."""
+    def fences(self) -> dict[str, int]:
+        """The fences now; one `stat` when nothing changed since the last look.
+
+        Size and content are remembered together: of two threads that look at once, the later one
+        never takes the other's size for its own older content.
+        """
         try:
             found = self._port.stat(self.path)
         except OSError:
             return {WHOLE_WRITER: EVERY_EPOCH}
         if found.st_ino != self.inode:
             return {WHOLE_WRITER: EVERY_EPOCH}
-        if found.st_size == self._seen:
+        size, known = self._seen
+        if found.st_size == size:
             return known
         fences = read_fences(self._port, self._fd)
-        self._seen = found.st_size
+        self._seen = (found.st_size, fences)
         return fences
 
     def close(self) -> None:
