@@ -11,8 +11,10 @@ import pytest
 
 from agent_saga.errors import WALError
 from agent_saga.wal.file import FileWAL
-from agent_saga.wal.format import Record
-from agent_saga.wal.reader import Damage, scan
+from agent_saga.wal.format import Record, line_of
+from agent_saga.wal.os_port import OsPort
+from agent_saga.wal.reader import Damage, scan, scan_writer, writers_of
+from agent_saga.wal.scan import take_writer
 
 Opener = Callable[..., FileWAL]
 
@@ -34,12 +36,34 @@ def open_log(tmp_path: Path) -> Iterator[Opener]:
             log.close(1.0)
 
 
+def assert_read_alike(path: Path) -> None:
+    """Compare the fast way of reading each writer with the slow one."""
+    for verify in (False, True):
+        for writer in writers_of(str(path)):
+            slow = list(scan_writer(str(path), writer, OsPort(), verify=verify))
+            taken: list[tuple[bytes, ...]] = []
+
+            def take(*record: bytes, taken: list[tuple[bytes, ...]] = taken) -> None:
+                taken.append(record)
+
+            damages = take_writer(str(path), writer, OsPort(), take, verify=verify)
+            assert [line for line, *_ in taken] == [
+                line_of(one) for one in slow if isinstance(one, Record)
+            ]
+            assert damages == [one for one in slow if isinstance(one, Damage)]
+
+
 @pytest.fixture
 def look(tmp_path: Path) -> Callable[..., tuple[list[Record], list[Damage]]]:
-    """Read a log with its chain checked: the records, and what is damaged."""
+    """Read a log with its chain checked: the records, and what is damaged.
+
+    It is read in every way that there is, and all must agree.
+    """
 
     def looker(path: Path | None = None) -> tuple[list[Record], list[Damage]]:
-        found = list(scan(tmp_path / "log" if path is None else path, verify=True))
+        path = tmp_path / "log" if path is None else path
+        assert_read_alike(path)
+        found = list(scan(path, verify=True))
         records = [one for one in found if isinstance(one, Record)]
         return records, [one for one in found if isinstance(one, Damage)]
 

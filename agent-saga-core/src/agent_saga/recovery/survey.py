@@ -1,14 +1,11 @@
-"""Reading a log for what is not settled: streaming, with memory for open sagas only.
+"""What a log holds that is not settled, and what it says of one saga.
 
 Rules of this part:
 
-- The first pass keeps the records of a saga until it has ended well by itself. What was taken over
-  is kept, since its records must be told apart. A second pass is made only for sagas that go on
-  behind what was let go, or whose beginning is read later than something else of them.
+- Which records there are is `gathering`'s; what they mean together is judged here.
 - A saga whose writer's log is damaged behind its beginning may have lost records: it is a human's
   case, and never undone by itself. A torn tail is none: what it held was never confirmed to
   anybody.
-- Reading never stops at one bad saga.
 - What a writer left that was proved dead before it was read has been read to its end. Of the others
   a claimer reads again what they wrote, and nothing else.
 """
@@ -21,12 +18,10 @@ from collections.abc import Iterable, Mapping
 from agent_saga.domain.effective import effective, facts_of
 from agent_saga.domain.fold import resolve
 from agent_saga.domain.records import Ev
+from agent_saga.recovery.gathering import gather_open, gather_some
 from agent_saga.wal.format import Record
 from agent_saga.wal.os_port import OsPort
-from agent_saga.wal.reader import Damage, scan, scan_writer
-
-_WELL = {Ev.SAGA_ROLLED_BACK, Ev.SAGA_CLOSED}
-_NO_UNSETTLED = b'"unsettled":[]'
+from agent_saga.wal.reader import Damage, scan_writer
 
 
 class Found:
@@ -113,51 +108,17 @@ def survey(path: str | os.PathLike[str], *, dead: frozenset[str] = _NOBODY) -> S
     Raises:
         WALError: the directory as a whole is no log that can be read.
     """
-    collected, damages, incomplete = _first_pass(path)
-    if incomplete:
-        wanted = {*collected, *incomplete}
-        found = _collected(path, wanted, dead)
-    else:
-        sagas = {saga: Found(saga, own, damages, dead) for saga, own in collected.items()}
-        found = Survey(sagas, damages)
-    return Survey({s: saga for s, saga in found.sagas.items() if not saga.settled}, found.damages)
-
-
-def _first_pass(
-    path: str | os.PathLike[str],
-) -> tuple[dict[str, list[Record]], list[Damage], set[str]]:
-    """Collect the records of what has no clean end; the damages; and whose beginning is missing."""
-    collected: dict[str, list[Record]] = {}
-    damages: list[Damage] = []
-    incomplete: set[str] = set()
-    for record in scan(path):
-        if isinstance(record, Damage):
-            damages.append(record)
-            continue
-        saga = record.saga
-        if not saga:
-            continue
-        known = collected.get(saga)
-        if known is None:
-            known = collected[saga] = []
-            if record.event != Ev.SAGA_BEGIN:
-                incomplete.add(saga)
-        known.append(record)
-        if _ends_well(record) and saga not in incomplete and not _taken_over(known):
-            del collected[saga]
-    return collected, damages, incomplete
-
-
-def _taken_over(records: list[Record]) -> bool:
-    """Whether others wrote about a saga too: its records must be told apart."""
-    return records[-1].epoch > 1 or records[0].writer != records[-1].writer
+    records, damages = gather_open(path)
+    found = {saga: Found(saga, own, damages, dead) for saga, own in records.items()}
+    return Survey({s: saga for s, saga in found.items() if not saga.settled}, damages)
 
 
 def look(
     path: str | os.PathLike[str], saga: str, *, dead: frozenset[str] = _NOBODY
 ) -> Found | None:
     """Return one saga, settled or not; None when the log does not have it."""
-    return _collected(path, {saga}, dead).sagas.get(saga)
+    records, damages = gather_some(path, {saga})
+    return Found(saga, records[saga], damages, dead) if saga in records else None
 
 
 def read_again(path: str, found: Found, port: OsPort) -> Found:
@@ -177,25 +138,6 @@ def read_again(path: str, found: Found, port: OsPort) -> Found:
             elif record.saga == found.id:
                 records.append(record)
     return Found(found.id, records, damages, found.complete)
-
-
-def _ends_well(record: Record) -> bool:
-    if record.event in _WELL:
-        return True
-    payload = record.payload or b""
-    return record.event == Ev.SAGA_COMMITTED and _NO_UNSETTLED in payload
-
-
-def _collected(path: str | os.PathLike[str], wanted: set[str], dead: frozenset[str]) -> Survey:
-    records: dict[str, list[Record]] = {}
-    damages: list[Damage] = []
-    for record in scan(path) if wanted else ():
-        if isinstance(record, Damage):
-            damages.append(record)
-        elif record.saga in wanted:
-            records.setdefault(record.saga, []).append(record)
-    found = {saga: Found(saga, own, damages, dead) for saga, own in records.items()}
-    return Survey(found, damages)
 
 
 def _last_damages(damages: Iterable[Damage]) -> dict[str, int]:

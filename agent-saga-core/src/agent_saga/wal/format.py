@@ -30,6 +30,7 @@ from agent_saga.domain.records import FORMAT
 from agent_saga.wal.encoding import Fragment, decode, quoted
 
 __all__ = [
+    "PLAIN",
     "Chain",
     "Entry",
     "Record",
@@ -38,6 +39,7 @@ __all__ = [
     "format_of",
     "hash_after",
     "hash_bytes",
+    "line_of",
     "parsed",
     "size_of",
     "stamped",
@@ -71,7 +73,9 @@ def _envelope(text: bytes) -> re.Pattern[bytes]:
     )  # fmt: skip
 
 
-_PLAIN: Final = _envelope(rb'([^"\\\x00-\x1f]*)').match
+PLAIN: Final = _envelope(rb'([^"\\\x00-\x1f]*)').match
+"""Matches the envelope of a record whose ids hold nothing that JSON escapes."""
+
 _ESCAPED: Final = _envelope(rb'((?:[^"\\\x00-\x1f]|\\.)*)').match
 _FORMAT: Final = re.compile(rb'\{"v":(\d{1,9}),').match
 _ERASED: Final = re.compile(rb'"y":"([\w-]{43})","h":"([\w-]{43})"\}\Z').match
@@ -197,7 +201,7 @@ def format_of(line: bytes) -> int | None:
 
 def parsed(line: bytes, writer: str = "") -> Record | None:
     """Read a line (without its line break); None when it is not a whole record of our format."""
-    head = _PLAIN(line) or _ESCAPED(line)
+    head = PLAIN(line) or _ESCAPED(line)
     if head is None or b"\0" in line:
         return None
     at = head.end()
@@ -222,6 +226,15 @@ def parsed(line: bytes, writer: str = "") -> Record | None:
         )  # fmt: skip
     except ValueError:
         return None
+
+
+def line_of(record: Record) -> bytes:
+    """The line of a record, byte for byte as it was read, without its line break."""
+    if record.payload is None:
+        return b'%b"y":"%b","h":"%b"}' % (record.envelope, record.digest, record.hash)
+    return b'%b"d":%b,"x":"%b","h":"%b"}' % (
+        record.envelope, record.payload, record.salt, record.hash,
+    )  # fmt: skip
 
 
 def hash_after(record: Record, previous: bytes) -> bytes:

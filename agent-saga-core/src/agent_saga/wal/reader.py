@@ -17,7 +17,7 @@ Rules of this part:
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from agent_saga.wal.format import Record
 
-__all__ = ["Damage", "records", "scan", "scan_writer", "writers_of"]
+__all__ = ["Damage", "Place", "WriterScan", "records", "scan", "scan_writer", "writers_of"]
 
 
 class Damage(msgspec.Struct, frozen=True):
@@ -51,6 +51,24 @@ class Damage(msgspec.Struct, frozen=True):
     offset: int
     reason: str
     kind: str = "damage"
+
+
+class Place(NamedTuple):
+    """Where a line of a writer begins, and what is known there.
+
+    Args:
+        segment: the index of the segment.
+        offset: where the line begins, in bytes.
+        expected: the sequence that comes next.
+        highest_mark: the highest sequence that is known durable.
+        previous: the hash of the record before it; empty when that is not known.
+    """
+
+    segment: int
+    offset: int
+    expected: int
+    highest_mark: int
+    previous: bytes
 
 
 def writers_of(path: str, port: OsPort | None = None) -> list[str]:
@@ -113,7 +131,7 @@ def scan_writer(
     path: str, writer: str, port: OsPort, *, verify: bool = False
 ) -> Iterator[Record | Damage]:
     """Read one writer's segments; see `scan`."""
-    return _WriterScan(os.path.join(path, WRITERS, writer), writer, port, verify).read()
+    return WriterScan(os.path.join(path, WRITERS, writer), writer, port, verify).read()
 
 
 _REWRITTEN: Final = "rewritten"
@@ -121,7 +139,7 @@ _DAMAGE: Final = "damage"
 _TORN: Final = "torn-tail"
 
 
-class _WriterScan:
+class WriterScan:
     """One pass over one writer.
 
     Attributes:
@@ -152,7 +170,17 @@ class _WriterScan:
         except OSError as error:
             yield Damage(self.writer, "", 1, 0, f"the writer's folder cannot be read ({error})")
             return
-        for line in lines_of(self.port, self.folder, self.segments):
+        yield from self._read(0, 0)
+
+    def read_from(self, place: Place, segments: list[str]) -> Iterator[Record | Damage]:
+        """Records and damages from a place on; all before it is durable, or stands behind it."""
+        self.segments = segments
+        self.expected, self.highest_mark = place.expected, place.highest_mark
+        self.previous = [place.previous] if place.previous else []
+        yield from self._read(place.segment, place.offset)
+
+    def _read(self, segment: int, offset: int) -> Iterator[Record | Damage]:
+        for line in lines_of(self.port, self.folder, self.segments, segment, offset):
             record = parsed(line.data, self.writer)
             if record is not None and self._follows(record):
                 self._advance(record)

@@ -1,0 +1,238 @@
+"""Reading one writer fast: envelopes and whole lines, in little memory; nothing is parsed.
+
+Rules of this part:
+
+- The fast way takes lines that follow one another as they were written. At the first that does not,
+  it stops, and `reader` judges from the last place that is certain: what is damaged, torn or
+  written twice has one judge.
+- A line is handed on only if it is a whole record with the sequence that comes next; with
+  `verify`, also only if it fits the chain.
+- Memory is one piece of a segment, however long the log is.
+"""
+
+from __future__ import annotations
+
+import os
+from binascii import b2a_base64
+from collections import deque
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+from agent_saga.domain.records import FORMAT
+from agent_saga.wal.directory import WRITERS
+from agent_saga.wal.format import PLAIN, first_hash, hash_bytes, line_of, parsed
+from agent_saga.wal.limits import MAX_LINE
+from agent_saga.wal.lines import segments_in
+from agent_saga.wal.reader import Damage, Place, WriterScan, scan_writer
+
+if TYPE_CHECKING:
+    from agent_saga.wal.format import Record
+    from agent_saga.wal.os_port import OsPort
+
+__all__ = ["EnvelopeScan", "Take", "take_writer"]
+
+Take = Callable[[bytes, bytes, bytes, bytes], object]
+"""Takes a record: its line, event, saga and epoch, as they stand in the log."""
+
+_CHUNK: Final = 256 * 1024
+_ZEROS: Final = bytes(_CHUNK)
+_OURS: Final = b"%d" % FORMAT
+_SALT_KEY: Final = b',"x":"'
+_HASH_KEY: Final = b'","h":"'
+_TO_URL: Final = bytes.maketrans(b"+/", b"-_")
+
+
+def take_writer(
+    path: str, writer: str, port: OsPort, take: Take, *, verify: bool = False
+) -> list[Damage]:
+    """Read one writer from its beginning to its end; returns what cannot be read.
+
+    Args:
+        path: the log's directory.
+        writer: the writer's id.
+        port: the system calls.
+        take: gets every record, in sequence.
+        verify: check every record against the chain.
+    """
+    folder = os.path.join(path, WRITERS, writer)
+    try:
+        segments = segments_in(port, folder)
+    except OSError:  # it is told as everything is that cannot be read
+        return [one for one in scan_writer(path, writer, port) if isinstance(one, Damage)]
+    return list(EnvelopeScan(folder, writer, segments, port, take, verify=verify).run())
+
+
+class EnvelopeScan:
+    """One pass over the segments of one writer.
+
+    Args:
+        folder: the writer's folder.
+        writer: its id.
+        segments: the names of its segments, in order.
+        port: the system calls.
+        take: gets every record, in sequence.
+        verify: check every record against the chain.
+
+    Attributes:
+        expected: the sequence that comes next.
+        highest_mark: the highest sequence that a record says was durable.
+        previous: the hash of the last record, as 32 bytes; only with `verify`.
+        segment, offset: where the piece stands whose lines are being handed on.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        writer: str,
+        segments: list[str],
+        port: OsPort,
+        take: Take,
+        *,
+        verify: bool = False,
+    ) -> None:
+        self.folder = folder
+        self.writer = writer
+        self.segments = segments
+        self.port = port
+        self.expected = 1
+        self.highest_mark = 0
+        self.previous = first_hash(writer)
+        self.segment = self.offset = 0
+        self._take = take
+        self._verify = verify
+        self._starts: deque[Place] = deque()
+
+    def run(self, first: int = 0) -> Iterator[Damage]:
+        """Read from a segment to the end of the last one; yields what cannot be read.
+
+        Args:
+            first: the index of the segment to begin with.
+        """
+        for index in range(first, len(self.segments)):
+            if not self.read(index):
+                yield from self.judge()
+                return
+
+    def read(self, index: int) -> bool:
+        """Read one segment; False at the first line that is not simply the next one."""
+        try:
+            fd = self.port.open(os.path.join(self.folder, self.segments[index]), os.O_RDONLY)
+        except OSError:
+            self._start(index, 0)
+            return False
+        try:
+            return self._pieces(fd, index)
+        except OSError:
+            return False
+        finally:
+            self.port.close(fd)
+
+    def judge(self) -> Iterator[Damage]:
+        """Go on where `read` stopped, record by record, to the end of the writer."""
+        scan = WriterScan(self.folder, self.writer, self.port, self._verify)
+        known = self.expected
+        for found in scan.read_from(self._starts[0], self.segments):
+            if isinstance(found, Damage):
+                yield found
+            elif found.seq >= known:
+                self._take_record(found)
+        self.expected, self.highest_mark = scan.expected, scan.highest_mark
+
+    def _take_record(self, record: Record) -> None:
+        saga = record.saga.encode("utf-8", "surrogatepass")
+        self._take(line_of(record), record.event.encode(), saga, b"%d" % record.epoch)
+
+    # --- the fast way -----------------------------------------------------------------------------
+
+    def _pieces(self, fd: int, index: int) -> bool:
+        rest, position, ended = b"", 0, False
+        self._start(index, 0)
+        while True:
+            chunk = self.port.pread(fd, _CHUNK, position)
+            if not chunk or _is_zero(chunk):
+                if not _is_zero(rest):
+                    return False
+                if not chunk:
+                    return True
+                rest, ended = b"", True
+                position += len(chunk)
+                continue
+            if ended:
+                return False
+            data = rest + chunk if rest else chunk
+            self._start(index, position - len(rest))
+            *lines, rest = data.split(b"\n")
+            if len(rest) > MAX_LINE or data.find(b"\0", 0, len(data) - len(rest)) >= 0:
+                return False
+            if not (self._checked(lines) if self._verify else self._handed(lines)):
+                return False
+            position += len(chunk)
+
+    def _start(self, index: int, offset: int) -> None:
+        """Note a place to judge from; it is far enough back if all before it was durable."""
+        self.segment, self.offset = index, offset
+        starts = self._starts
+        starts.append(Place(index, offset, self.expected, self.highest_mark, self.previous))
+        while len(starts) > 1 and starts[1].expected - 1 <= self.highest_mark:
+            starts.popleft()
+
+    def _handed(self, lines: list[bytes]) -> bool:
+        envelope, take = PLAIN, self._take
+        expected, highest = self.expected, self.highest_mark
+        for line in lines:
+            head = envelope(line)
+            if head is None:
+                break
+            fmt, seq, mark, _, event, saga, epoch, _, _ = head.groups()
+            durable = int(mark)
+            if int(seq) != expected or fmt != _OURS or durable >= expected or not _whole(line):
+                break
+            if durable > highest:  # noqa: PLR1730 - a call of max() for each record is dear
+                highest = durable
+            expected += 1
+            take(line, event, saga, epoch)
+        else:
+            self.expected, self.highest_mark = expected, highest
+            return True
+        self.expected, self.highest_mark = expected, highest
+        return False
+
+    def _checked(self, lines: list[bytes]) -> bool:
+        """As `_handed`, for the lines that fit the chain."""
+        good, previous = 0, self.previous
+        for line in lines:
+            follows = _hash_after(line, previous)
+            if follows is None:
+                break
+            previous = follows
+            good += 1
+        self.previous = previous
+        return self._handed(lines[:good]) and good == len(lines)
+
+
+def _whole(line: bytes) -> bool:
+    """Whether a line whose envelope can be read is a whole record."""
+    ends = line[-80:-74] == _SALT_KEY and line[-52:-45] == _HASH_KEY and line.endswith(b'"}')
+    # Bytes that are no text are judged where a record is parsed.
+    return (ends and line.isascii()) or parsed(line) is not None
+
+
+def _hash_after(line: bytes, previous: bytes) -> bytes | None:
+    """Return the hash of the record behind one whose hash is `previous`; None if it has another."""
+    at = line.find(b',"d":') + 1
+    try:
+        if at:
+            digest = sha256(hash_bytes(line[-74:-52]) + line[at + 4 : -80]).digest()
+        else:
+            at = line.find(b',"y":"') + 1
+            digest = hash_bytes(line[at + 5 : at + 48])
+    except ValueError:
+        return None
+    found = sha256(previous + line[:at] + digest).digest()
+    told = b2a_base64(found, newline=False).translate(_TO_URL, b"=")
+    return found if told == line[-45:-2] else None
+
+
+def _is_zero(data: bytes) -> bool:
+    return data == _ZEROS[: len(data)] if len(data) <= _CHUNK else not data.strip(b"\0")
