@@ -27,6 +27,7 @@ _DOOR = {
         "AbortRequested",
         "AgentSagaError",
         "ApprovalDenied",
+        "ApprovalPending",
         "ApprovalRequired",
         "CommittedUnsettled",
         "ClaimRefused",

@@ -23,6 +23,7 @@ from agent_saga.engine.wrap import SagaTool as SagaTool
 from agent_saga.errors import AbortRequested as AbortRequested
 from agent_saga.errors import AgentSagaError as AgentSagaError
 from agent_saga.errors import ApprovalDenied as ApprovalDenied
+from agent_saga.errors import ApprovalPending as ApprovalPending
 from agent_saga.errors import ApprovalRequired as ApprovalRequired
 from agent_saga.errors import ClaimRefused as ClaimRefused
 from agent_saga.errors import CommittedUnsettled as CommittedUnsettled
@@ -92,6 +93,7 @@ __all__ = [
     "Applied",
     "Approval",
     "ApprovalDenied",
+    "ApprovalPending",
     "ApprovalRequest",
     "ApprovalRequired",
     "AsyncWAL",

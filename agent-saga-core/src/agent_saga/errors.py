@@ -344,6 +344,24 @@ class SuspendRequested(AgentSagaError):
         self.awaits = awaits
 
 
+class ApprovalPending(SuspendRequested):
+    """A human was asked where an answer can wait; the call did not run, and no thread waits.
+
+    A boundary that it leaves is suspended. Whoever resumes the saga makes the call again, and the
+    answer counts for exactly what was asked.
+
+    Args:
+        message: what it waits for.
+        question: the request as plain data: `id`, `tool`, `rule`, `reason`, `arguments`.
+    """
+
+    code = "SAGA-408"
+
+    def __init__(self, message: str, *, question: Mapping[str, object]) -> None:
+        super().__init__(message, awaits=dict(question))
+        self.question = dict(question)
+
+
 class SagaSuspended(SagaError):
     """The boundary was left suspended: neither committed nor failed; its id resumes it."""
 

@@ -28,9 +28,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 from scripted import Scripted, call
 
 from agent_saga_langgraph import (
+    GraphApprovals,
     SagaMiddleware,
     SagaToolNode,
+    approve,
     compensable,
+    deny,
     irreversible,
     read_only,
     saga_agent,
@@ -122,6 +125,13 @@ class LangGraphDriver(AgentDriver):
 
     async def resume(self, agent, answer):
         return await self.given(agent, None if answer is None else Command(resume=answer))
+
+    def approvals(self):
+        return GraphApprovals()
+
+    async def decide(self, agent, *, approved):
+        answer = approve(by="ann") if approved else deny(by="ann", note="no")
+        return await self.given(agent, Command(resume=answer))
 
     async def given(self, recipe, given):
         async with self.opened(recipe) as graph:

@@ -50,8 +50,18 @@ class ApprovalRequest:
         self.rule = rule
         self.reason = reason
         self.arguments: Any = decode(masked(arguments)[0])
-        bound = (saga, step, str(generation), tool, rule, mac.hex())
-        self.id = sha256(joined(bound)).hexdigest()[:32]
+        self.id = request_id(saga, step, generation, tool, rule, mac)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the request as plain data, to be put where an answer can wait."""
+        names = ("id", "tool", "rule", "reason", "arguments")
+        return {name: getattr(self, name) for name in names}
+
+
+def request_id(saga: str, step: str, generation: int, tool: str, rule: str, mac: bytes) -> str:
+    """Return the id of a request: a digest of everything that its answer is bound to."""
+    bound = (saga, step, str(generation), tool, rule, mac.hex())
+    return sha256(joined(bound)).hexdigest()[:32]
 
 
 class Approval:

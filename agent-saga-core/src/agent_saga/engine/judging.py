@@ -9,6 +9,8 @@ Rules of this part:
 - After every answer the boundary is looked at again and the gate judges again.
 - A refusal is recorded, with its decision; then what the call took is handed back; then its caller
   is told.
+- A question that waits for its answer elsewhere (`ApprovalPending`) is no refusal: the call has not
+  begun, and is made again when the saga is resumed.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from agent_saga.controls.control import CallView, Evaluate, Use, Wait
 from agent_saga.controls.gate import APPROVALS, Ask
 from agent_saga.engine import journal
 from agent_saga.engine.requests import Call, Ending, HandedOver, Protocol
-from agent_saga.errors import RefusedError, WALError, one_line
+from agent_saga.errors import ApprovalDenied, ApprovalPending, RefusedError, WALError, one_line
 from agent_saga.plugins.callables import is_async_callable
 from agent_saga.wal.encoding import mac
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from agent_saga.engine.step import Step
 
 log = logging.getLogger("agent_saga.engine")
+FAILURE_RULE: Final = "on_tool_failure"
 _NOTHING: Final[frozenset[str]] = frozenset()
 Verdict = Wait | Ask | BaseException | None
 
@@ -241,6 +244,33 @@ def _asked(step: Step, ask: Ask) -> Protocol[Verdict | BaseException]:
     return _anew(step)
 
 
+def asked_about_failure(step: Step, reason: str) -> Protocol[BaseException | None]:
+    """Ask whether a run may go on after a step of it failed; fails closed.
+
+    Args:
+        step: the step that failed.
+        reason: how, in words.
+
+    Returns:
+        None if it may go on, else what keeps it from that: a denial, or a question that waits.
+    """
+    gate = step.scope.saga.engine.gate
+    if gate.approval_provider is None:
+        return ApprovalDenied(
+            f"Nobody can be asked whether to go on after {step.tool.name} failed.",
+            rule=FAILURE_RULE,
+            reason=reason,
+        )
+    ask = Ask(FAILURE_RULE, reason, gate.approval_provider, gate.approval_timeout)
+    request = _request(step, ask)
+    ending: Ending = yield _question(step, ask, request)
+    try:
+        _approver(step, request, ending)
+    except RefusedError as refusal:
+        return refusal
+    return ending.error
+
+
 def _request(step: Step, ask: Ask) -> ApprovalRequest:
     return ApprovalRequest(
         step.scope.saga.id,
@@ -270,6 +300,8 @@ def _question(step: Step, ask: Ask, request: ApprovalRequest) -> Call:
 
 def _approver(step: Step, request: ApprovalRequest, ending: Ending) -> str:
     error = ending.error
+    if isinstance(error, ApprovalPending):
+        return ""
     if isinstance(error, TimeoutError):
         raise denied(request, "nobody answered in time")
     if isinstance(error, Exception):

@@ -10,10 +10,13 @@ import importlib
 from typing import Any
 
 _HOME = {
+    "GraphApprovals": "asking",
     "SagaAgent": "agent",
     "SagaMiddleware": "middleware",
     "SagaToolNode": "nodes",
+    "approve": "asking",
     "compensable": "declarations",
+    "deny": "asking",
     "irreversible": "declarations",
     "last_report": "running",
     "read_only": "declarations",

@@ -16,10 +16,9 @@ from typing import Any
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.prebuilt import ToolNode
 
-from agent_saga.engine.tool import one_of
 from agent_saga.kit.agent_kit import AgentKit
 from agent_saga_langgraph.declarations import Declarations
-from agent_saga_langgraph.plans import ON_TOOL_FAILURE
+from agent_saga_langgraph.plans import check_policy
 from agent_saga_langgraph.running import saga_run, saga_run_sync
 from agent_saga_langgraph.streams import saga_stream, saga_stream_sync
 from agent_saga_langgraph.tools import wrap_tools
@@ -39,16 +38,17 @@ def saga_agent(
         kit: whose boundaries they are; the process's defaults when not given.
         tools: a declaration for every tool in its tool nodes, by name; tools that are wrapped
             already need none.
-        on_tool_failure: "continue" (a tool error is not a run failure), or "rollback".
+        on_tool_failure: "continue" (a tool error is not a run failure), "rollback", or "ask" a
+            human through the gate.
 
     Raises:
         UndeclaredTool: some tools have no declaration; the error names all of them.
-        ConfigurationError: a declaration names no tool of the agent.
+        ConfigurationError: a declaration names no tool of the agent, or there is nobody to ask.
 
     The tools are replaced in the agent that is given: without a boundary it warns once for each
     of them, and refuses those that are IRREVERSIBLE.
     """
-    one_of("on_tool_failure", on_tool_failure, ON_TOOL_FAILURE)
+    check_policy(kit, on_tool_failure)
     nodes = _tool_nodes(agent)
     found = {name: tool for node in nodes for name, tool in node.tools_by_name.items()}
     wrapped = dict(zip(found, wrap_tools(found.values(), tools or {}, kit=kit), strict=True))
@@ -69,7 +69,7 @@ class SagaAgent(Runnable[Any, Any]):
     Args:
         graph: the compiled graph.
         kit: whose boundaries they are, or None.
-        on_tool_failure: "continue" or "rollback".
+        on_tool_failure: "continue", "rollback" or "ask".
     """
 
     def __init__(self, graph: Any, kit: AgentKit | None, on_tool_failure: str) -> None:

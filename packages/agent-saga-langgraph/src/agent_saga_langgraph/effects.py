@@ -8,26 +8,45 @@ Rules of this part:
   passed on and stands in no record.
 - An interrupt is no failure. Whatever came before it in the function runs again on resume, so
   unless the tool says that this is nothing (`asks_first`), the call's outcome is unknown.
-- Where a tool failure is to undo the run (`on_tool_failure="rollback"`), the failure leaves the
-  graph at once, past every handler that would make it text.
+- Where a tool failure is to undo the run (`on_tool_failure="rollback"`, or "ask" and a human's no),
+  the failure leaves the graph at once, past every handler that would make it text.
+- A question of the gate that waits for its answer interrupts the graph, before the effect.
 """
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import functools
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 
+from agent_saga.controls.approvals import request_id
+from agent_saga.controls.waiting import answers_here
+from agent_saga.domain import identity
 from agent_saga.engine.boundary import current_scope
+from agent_saga.engine.drive_async import AsyncDriver
+from agent_saga.engine.drive_sync import SyncDriver
+from agent_saga.engine.judging import FAILURE_RULE, asked_about_failure
+from agent_saga.engine.requests import Protocol
 from agent_saga.engine.saga import Scope
 from agent_saga.engine.wrap import Invocation, SagaTool
-from agent_saga.errors import ConfigurationError, RefusedError
+from agent_saga.errors import (
+    ApprovalDenied,
+    ApprovalPending,
+    ConfigurationError,
+    RefusedError,
+    one_line,
+)
 from agent_saga.wal.encoding import mac
+from agent_saga_langgraph.asking import interrupting
 from agent_saga_langgraph.attempts import attempts_of
+
+if TYPE_CHECKING:
+    from agent_saga.engine.step import Step
 
 log = logging.getLogger("agent_saga.langgraph")
 
@@ -36,9 +55,19 @@ calling: contextvars.ContextVar[str | None] = contextvars.ContextVar(
 )
 """The model's id of the call that is about to reach its function."""
 
-undo_on_failure: contextvars.ContextVar[bool] = contextvars.ContextVar(
-    "agent_saga_langgraph_undo_on_failure", default=False
+_policy: contextvars.ContextVar[str] = contextvars.ContextVar(
+    "agent_saga_langgraph_on_tool_failure", default="continue"
 )
+
+
+@contextlib.contextmanager
+def failing(policy: str) -> Iterator[None]:
+    """Say what a tool failure means to the run: "continue", "rollback" or "ask"."""
+    token = _policy.set(policy)
+    try:
+        yield
+    finally:
+        _policy.reset(token)
 
 
 class ToolFailed(GraphBubbleUp):
@@ -93,9 +122,14 @@ class Effect:
         call = self._invocation(scope, args, kwargs)
         token = calling.set(None)
         try:
+            self._check_answer(call)
             return call.run()
         except Exception as error:
-            raise self._leaving(error) from error
+            left: BaseException = self._leaving(error)
+            question = failure_question(left)
+            if question is not None:
+                left = answered(left, SyncDriver(scope.saga.engine).drive(question))
+            raise left from error
         finally:
             calling.reset(token)
 
@@ -106,9 +140,14 @@ class Effect:
         call = self._invocation(scope, args, kwargs)
         token = calling.set(None)
         try:
+            self._check_answer(call)
             return await call.start()
         except Exception as error:
-            raise self._leaving(error) from error
+            left: BaseException = self._leaving(error)
+            question = failure_question(left)
+            if question is not None:
+                left = answered(left, await AsyncDriver(scope.saga.engine).drive(question))
+            raise left from error
         finally:
             calling.reset(token)
 
@@ -128,11 +167,32 @@ class Effect:
         visible = self._visible
         return {n: v for n, v in arguments.items() if visible is None or n in visible}
 
+    def _check_answer(self, call: Invocation) -> None:
+        """Stop a call again about whose failure a human said no; the answer came with a resume.
+
+        Raises:
+            ToolFailed: so it is.
+        """
+        answers = answers_here()
+        if _policy.get() != "ask" or answers is None or call.key is None:
+            return
+        said = answers.find(failure_request(call))
+        if said is not None and not said.approved:
+            raise ToolFailed(
+                ApprovalDenied(
+                    f"{call.tool.name} had failed, and {said.by} said no to going on.",
+                    rule=FAILURE_RULE,
+                    reason=said.note or "a human decided so",
+                )
+            )
+
     def _leaving(self, error: Exception) -> Exception:
-        """Return what a failed call raises to the framework."""
+        """Return what a failed call raises to the framework, before anybody was asked."""
+        if isinstance(error, ApprovalPending):
+            return interrupting(error)
         if isinstance(error, GraphInterrupt):
             self._say_interrupted()
-        if isinstance(error, (GraphBubbleUp, RefusedError)) or not undo_on_failure.get():
+        if isinstance(error, (GraphBubbleUp, RefusedError)) or _policy.get() != "rollback":
             return error
         return ToolFailed(error)
 
@@ -145,3 +205,38 @@ class Effect:
                 "effect.",
                 tool.name,
             )
+
+
+def failure_question(error: BaseException) -> Protocol[BaseException | None] | None:
+    """Return the question whether a run goes on after a tool's failure; None if none is asked."""
+    step: Step | None = getattr(error, "agent_saga_step", None)
+    quiet = isinstance(error, (GraphBubbleUp, RefusedError))
+    if quiet or step is None or _policy.get() != "ask":
+        return None
+    return asked_about_failure(step, f"{step.tool.name} failed: {one_line(error)}")
+
+
+def answered(error: BaseException, answer: BaseException | None) -> BaseException:
+    """Return what a failed call raises to the framework, now that a human was asked."""
+    if answer is None:
+        return error
+    if isinstance(answer, ApprovalPending):
+        return interrupting(answer)
+    if isinstance(answer, Exception) and isinstance(error, Exception):
+        return ToolFailed(error)
+    return answer
+
+
+def failure_request(call: Invocation) -> str:
+    """Return the id of the question about a call's failure; see `asked_about_failure`."""
+    saga, tool = call.scope.saga, call.tool
+    key = identity.given_key(("",), tool.name, call.key or "")
+    step = saga.keyed.get(key)
+    return request_id(
+        saga.id,
+        identity.step_id(saga.id, key),
+        0 if step is None else step.generation,
+        tool.name,
+        FAILURE_RULE,
+        mac(saga.salt, call.arguments),
+    )

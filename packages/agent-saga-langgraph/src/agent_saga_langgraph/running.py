@@ -48,7 +48,8 @@ async def saga_run(
         config: the framework's configuration.
         kit: whose boundary it is; the process's defaults when not given.
         key: an id of your own for the saga: running again under it repeats no effect.
-        on_tool_failure: "continue" (a tool error is not a run failure), or "rollback".
+        on_tool_failure: "continue" (a tool error is not a run failure), "rollback", or "ask" a
+            human through the gate.
         options: further options of `ainvoke`.
 
     Raises:
@@ -59,17 +60,17 @@ async def saga_run(
     A crash leaves a durable record of every effect; the thread can be gone on with, or recovery
     undoes the saga.
     """
-    plan = nested_plan(kit, on_tool_failure, key)
+    plan = nested_plan(input, kit, key, on_tool_failure)
     if plan is None:
         plan = await planned_async(graph, input, config, kit, key, on_tool_failure)
     run, result = Run(plan), None
     try:
         async with plan.scope() as saga:
-            run.begin(saga)
-            try:
-                result = await graph.ainvoke(input, plan.configured(config), **options)
-            except GraphBubbleUp as stopped:
-                run.stopped(stopped)
+            with plan.entered(saga):
+                try:
+                    result = await graph.ainvoke(plan.given, plan.configured(config), **options)
+                except GraphBubbleUp as stopped:
+                    run.stopped(stopped)
             run.end(saga, waits=await plan.waits_async(graph, config))
     except SagaSuspended:
         pass
@@ -91,17 +92,17 @@ def saga_run_sync(
     Raises:
         ConfigurationError: an event loop is running on this thread.
     """
-    plan = nested_plan(kit, on_tool_failure, key)
+    plan = nested_plan(input, kit, key, on_tool_failure)
     if plan is None:
         plan = planned(graph, input, config, kit, key, on_tool_failure)
     run, result = Run(plan), None
     try:
         with plan.scope() as saga:
-            run.begin(saga)
-            try:
-                result = graph.invoke(input, plan.configured(config), **options)
-            except GraphBubbleUp as stopped:
-                run.stopped(stopped)
+            with plan.entered(saga):
+                try:
+                    result = graph.invoke(plan.given, plan.configured(config), **options)
+                except GraphBubbleUp as stopped:
+                    run.stopped(stopped)
             run.end(saga, waits=plan.waits(graph, config))
     except SagaSuspended:
         pass
@@ -118,10 +119,6 @@ class Run:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._stopped: GraphBubbleUp | None = None
-
-    def begin(self, saga: SagaHandle) -> None:
-        """Note what the engine's saga must know of the thread."""
-        self._plan.begin(saga)
 
     def stopped(self, signal: GraphBubbleUp) -> None:
         """Take in how the graph stopped; raise what makes the run fail.
@@ -143,7 +140,7 @@ class Run:
             ReplayConflict: a lost attempt did what this one did not repeat.
         """
         if waits and not self._plan.nested:
-            saga.suspend(self._plan.reason())
+            self._plan.suspend(saga)
         self._plan.check_repeated(saga)
 
     def given(self, result: Any) -> Any:

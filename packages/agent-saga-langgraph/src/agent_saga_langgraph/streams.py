@@ -50,7 +50,7 @@ async def saga_stream(
         config: the framework's configuration.
         kit: whose boundary it is; the process's defaults when not given.
         key: an id of your own for the saga.
-        on_tool_failure: "continue" or "rollback".
+        on_tool_failure: "continue", "rollback" or "ask".
         options: further options of `astream`, for example `stream_mode`.
 
     Yields:
@@ -64,18 +64,19 @@ async def saga_stream(
 
     async def run() -> None:
         try:
-            plan = nested_plan(kit, on_tool_failure, key)
+            plan = nested_plan(input, kit, key, on_tool_failure)
             if plan is None:
                 plan = await planned_async(graph, input, config, kit, key, on_tool_failure)
             state = Run(plan)
             with contextlib.suppress(SagaSuspended):
                 async with plan.scope() as saga:
-                    state.begin(saga)
-                    try:
-                        async for item in graph.astream(input, plan.configured(config), **options):
-                            await seat.give(item)
-                    except GraphBubbleUp as stopped:
-                        state.stopped(stopped)
+                    given = plan.given, plan.configured(config)
+                    with plan.entered(saga):
+                        try:
+                            async for item in graph.astream(*given, **options):
+                                await seat.give(item)
+                        except GraphBubbleUp as stopped:
+                            state.stopped(stopped)
                     state.end(saga, waits=await plan.waits_async(graph, config))
             state.given(None)
         finally:
@@ -159,25 +160,25 @@ def saga_stream_sync(
     """
 
     def run() -> Generator[Any, None, None]:
-        plan = nested_plan(kit, on_tool_failure, key)
+        plan = nested_plan(input, kit, key, on_tool_failure)
         if plan is None:
             plan = planned(graph, input, config, kit, key, on_tool_failure)
         state, interrupted, left = Run(plan), False, False
         with contextlib.suppress(SagaSuspended), plan.scope() as saga:
-            state.begin(saga)
-            try:
-                for item in graph.stream(input, plan.configured(config), **options):
-                    interrupted = interrupted or tells_of_interrupt(item)
-                    if left:
-                        continue
-                    try:
-                        yield item
-                    except GeneratorExit:
-                        if not interrupted:
-                            raise
-                        left = True
-            except GraphBubbleUp as stopped:
-                state.stopped(stopped)
+            with plan.entered(saga):
+                try:
+                    for item in graph.stream(plan.given, plan.configured(config), **options):
+                        interrupted = interrupted or tells_of_interrupt(item)
+                        if left:
+                            continue
+                        try:
+                            yield item
+                        except GeneratorExit:
+                            if not interrupted:
+                                raise
+                            left = True
+                except GraphBubbleUp as stopped:
+                    state.stopped(stopped)
             state.end(saga, waits=plan.waits(graph, config))
         state.given(None)
 

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.types import Command, StateSnapshot
+from langgraph.types import Command, Interrupt, StateSnapshot
 
 from agent_saga.domain.lifecycle import SagaState
 from agent_saga.errors import ConfigurationError, SagaClosed
@@ -67,6 +67,11 @@ class Thread:
     def waits(self) -> bool:
         """Whether the graph stands before work that it has not done."""
         return self.latest is not None and stopped_early(self.latest)
+
+    @property
+    def interrupts(self) -> tuple[Interrupt, ...]:
+        """What the thread waits for."""
+        return tuple(self.latest.interrupts) if self.latest is not None else ()
 
     def begun_at(self, number: int = 1) -> str:
         """Return the id of a saga that begins here; later numbers where earlier ones are used."""

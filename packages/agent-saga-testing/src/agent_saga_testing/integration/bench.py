@@ -59,13 +59,20 @@ class Bench:
         """Run an agent on an event loop."""
         return asyncio.run(self.driver.run(agent))
 
-    def resumable(self, script: Sequence[Turn]) -> Any:
-        """Return an agent that can be gone on with, also by another process."""
-        return agent_of(self.driver, self.tools, script)
+    def resumable(self, script: Sequence[Turn], **options: Any) -> Any:
+        """Return an agent that can be gone on with, also by another process.
+
+        Its gate asks by suspending the run; options as `driver.Options`.
+        """
+        return agent_of(self.driver, self.tools, script, **options)
 
     def resume(self, agent: Any, answer: str | None) -> Ended:
         """Go on with an agent's run."""
         return asyncio.run(self.driver.resume(agent, answer))
+
+    def decide(self, agent: Any, *, approved: bool) -> Ended:
+        """Answer the question that an agent's run waits for."""
+        return asyncio.run(self.driver.decide(agent, approved=approved))
 
     def recover(self) -> None:
         """Undo what dead processes left."""

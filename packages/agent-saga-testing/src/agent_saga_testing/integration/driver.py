@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agent_saga import AgentKit, PreFlightGate, Settings
+from agent_saga.controls.approvals import ApprovalProvider
 
 __all__ = ["AgentDriver", "Call", "CaseTool", "Ended", "Options", "Turn"]
 
@@ -126,6 +127,14 @@ class AgentDriver(ABC):
     @abstractmethod
     async def resume(self, agent: Any, answer: str | None) -> Ended:
         """Go on with a run that waits, or that died when `answer` is None."""
+
+    @abstractmethod
+    def approvals(self) -> ApprovalProvider:
+        """Return what asks a human by suspending the run, until `decide` is called."""
+
+    @abstractmethod
+    async def decide(self, agent: Any, *, approved: bool) -> Ended:
+        """Go on with a run that waits for one approval, with the answer."""
 
     @abstractmethod
     def stream(self, agent: Any) -> AsyncIterator[Any]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from agent_saga import PreFlightGate
 from agent_saga_testing.integration.driver import AgentDriver, Call, CaseTool, Ended, Options, Turn
 from agent_saga_testing.integration.tools import Tools
 from agent_saga_testing.kits.processes import Process
@@ -17,9 +18,11 @@ from agent_saga_testing.kits.processes import Process
 __all__ = ["agent_of", "book", "run_and_die", "run_elsewhere"]
 
 
-def run_elsewhere(driver: type[AgentDriver], folder: Path, script: Sequence[Turn]) -> Ended:
-    """Run a resumable agent in another process, which then ends."""
-    with Process(_run, *_reference(driver), folder, script) as process:
+def run_elsewhere(
+    driver: type[AgentDriver], folder: Path, script: Sequence[Turn], **options: Any
+) -> Ended:
+    """Run a resumable agent in another process, which then ends; options as `driver.Options`."""
+    with Process(_run, *_reference(driver), folder, script, options) as process:
         return Ended(*process.answer())
 
 
@@ -29,7 +32,7 @@ def run_and_die(driver: type[AgentDriver], folder: Path, script: Sequence[Turn])
     Raises:
         AssertionError: it did not die.
     """
-    with Process(_run, *_reference(driver), folder, script) as process:
+    with Process(_run, *_reference(driver), folder, script, {}) as process:
         try:
             answer = process.answer()
         except ChildProcessError:
@@ -37,20 +40,21 @@ def run_and_die(driver: type[AgentDriver], folder: Path, script: Sequence[Turn])
     raise AssertionError(f"The process lived, and answered {answer!r}.")
 
 
-def agent_of(driver: AgentDriver, tools: Tools, script: Sequence[Turn]) -> Any:
+def agent_of(driver: AgentDriver, tools: Tools, script: Sequence[Turn], **options: Any) -> Any:
     """Return the resumable agent that both processes of a case make."""
-    ask = driver.asks()
-    known = [tools.book(), tools.dies_once(), tools.look_up()]
-    return driver.agent(
-        driver.kit(), script, [*known, CaseTool("ask", ask)], Options(resumable=True)
-    )
+    known = [tools.book(), tools.wire(), tools.dies_once(), tools.look_up()]
+    kit = driver.kit(PreFlightGate(approval_provider=driver.approvals()))
+    given = [*known, CaseTool("ask", driver.asks())]
+    return driver.agent(kit, script, given, Options(resumable=True, **options))
 
 
 def _reference(driver: type[AgentDriver]) -> tuple[str, str]:
     return inspect.getfile(driver), driver.__qualname__
 
 
-def _run(file: str, name: str, folder: Path, script: Sequence[Turn]) -> tuple[str, bool]:
+def _run(
+    file: str, name: str, folder: Path, script: Sequence[Turn], options: dict[str, Any]
+) -> tuple[str, bool]:
     spec = importlib.util.spec_from_file_location("agent_saga_driver", file)
     if spec is None or spec.loader is None:
         raise ImportError(f"{file} cannot be loaded.")
@@ -58,7 +62,7 @@ def _run(file: str, name: str, folder: Path, script: Sequence[Turn]) -> tuple[st
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     driver: AgentDriver = getattr(module, name)(folder)
-    ended = asyncio.run(driver.run(agent_of(driver, Tools(folder), script)))
+    ended = asyncio.run(driver.run(agent_of(driver, Tools(folder), script, **options)))
     return ended.text, ended.waits
 
 
