@@ -255,13 +255,13 @@ def asked_about_failure(step: Step, reason: str) -> Protocol[BaseException | Non
         None if it may go on, else what keeps it from that: a denial, or a question that waits.
     """
     gate = step.scope.saga.engine.gate
-    if gate.approval_provider is None:
+    if gate.provider is None:
         return ApprovalDenied(
             f"Nobody can be asked whether to go on after {step.tool.name} failed.",
             rule=FAILURE_RULE,
             reason=reason,
         )
-    ask = Ask(FAILURE_RULE, reason, gate.approval_provider, gate.approval_timeout)
+    ask = Ask(FAILURE_RULE, reason, gate.provider, gate.timeout)
     request = _request(step, ask)
     ending: Ending = yield _question(step, ask, request)
     try:
