@@ -29,7 +29,8 @@ from agent_saga.engine.commit import Committed, commit
 from agent_saga.engine.drive_async import AsyncDriver, drive_shielded
 from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.options import BoundaryOptions
-from agent_saga.engine.saga import Saga, Scope
+from agent_saga.engine.saga import Saga
+from agent_saga.engine.scope import Scope
 from agent_saga.engine.suspend import asked_for, left_to_recovery, suspend
 from agent_saga.engine.unwind import release, unwind
 from agent_saga.errors import (

@@ -24,7 +24,8 @@ from agent_saga.observe.metrics import UNSETTLED_STEPS
 
 if TYPE_CHECKING:
     from agent_saga.domain.report import RollbackReport
-    from agent_saga.engine.saga import Saga, Scope
+    from agent_saga.engine.saga import Saga
+    from agent_saga.engine.scope import Scope
     from agent_saga.engine.step import Step
 
 log = logging.getLogger("agent_saga.engine")

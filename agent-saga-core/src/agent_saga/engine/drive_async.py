@@ -65,12 +65,17 @@ class AsyncDriver:
             request = next(protocol)
             while True:
                 try:
-                    if type(request) is Call:
-                        answer: Any = await self._call(request)
-                    elif self.closing:
-                        answer = self._at_closing(request)
+                    if type(request) is not Call:
+                        answer: Any = await self._wait(request)
+                    elif request.is_async and request.timeout is None and self.cut is None:
+                        try:
+                            answer = Ending(await request.fn(*request.args, **request.kwargs))
+                        except GeneratorExit:
+                            raise
+                        except BaseException as error:
+                            answer = self._raised(error)
                     else:
-                        answer = await self._wait(request)
+                        answer = await self._call(request)
                 except GeneratorExit as error:
                     answer = self._closed(request, error)
                 request = protocol.send(answer)
@@ -92,15 +97,21 @@ class AsyncDriver:
 
     # --- waits -----------------------------------------------------------------------------------
 
-    def _wait(self, request: Any) -> Coroutine[Any, Any, Any]:
+    async def _wait(self, request: Any) -> Any:
         kind = type(request)
-        if kind is Durable:
-            return self._durable(request.seq)
+        if self.closing:
+            return self._at_closing(request)
         if kind is HandedOver:
-            return self._handed_over(request)
+            return await self._handed_over(request)
         if kind is Use:
-            return self._used(request)
-        return self._paused(request)
+            return await self._used(request)
+        if kind is Sleep:
+            await self._interruptible(asyncio.sleep, request.seconds)
+        elif kind is StepEnded:
+            await self._interruptible(self._step_ended, request)
+        elif kind is Durable:
+            return await self._durable(request.seq)
+        return self.cut
 
     async def _used(self, use: Use) -> Ending:
         """Use a store; a cancellation is kept, and the use is made again, which changes nothing."""
@@ -118,14 +129,6 @@ class AsyncDriver:
             except asyncio.CancelledError as error:
                 self.cut = self.cut or error
         return _ending_of(task, None)
-
-    async def _paused(self, request: Any) -> BaseException | None:
-        kind = type(request)
-        if kind is Sleep:
-            await self._interruptible(asyncio.sleep, request.seconds)
-        elif kind is StepEnded:
-            await self._interruptible(self._step_ended, request)
-        return self.cut
 
     async def _durable(self, seq: int) -> BaseException | None:
         while True:
@@ -200,11 +203,9 @@ class AsyncDriver:
             return await self._pooled(call)
         try:
             value = call.fn(*call.args, **call.kwargs)
-            if call.timeout is None:
-                return Ending(await value)
         except BaseException as error:
             return self._raised(error)
-        return await self._timed(call, calls.finished(value), call.timeout)
+        return await self._awaited(call, value)
 
     async def _awaited(self, call: Call, value: Any) -> Ending:
         if call.timeout is not None:

@@ -20,7 +20,7 @@ from agent_saga.engine.boundary import (
 from agent_saga.engine.options import BoundaryOptions
 from agent_saga.engine.ports import Engine
 from agent_saga.engine.retry import RetryPolicy
-from agent_saga.engine.saga import Scope
+from agent_saga.engine.scope import Scope
 from agent_saga.engine.taking import Origin, Taking
 from agent_saga.engine.tool import declare, known, one_of, seconds
 from agent_saga.engine.wrap import Invocation

@@ -33,7 +33,8 @@ from agent_saga.wal.encoding import (
 if TYPE_CHECKING:
     from agent_saga.controls.control import CallView
     from agent_saga.domain.identity import StepKey
-    from agent_saga.engine.saga import Saga, Scope
+    from agent_saga.engine.saga import Saga
+    from agent_saga.engine.scope import Scope
     from agent_saga.engine.step import Step
     from agent_saga.engine.tool import Tool
     from agent_saga.errors import RefusedError
@@ -146,9 +147,10 @@ def scope_closed(scope: Scope, result: str) -> int:
 
 
 def _call_fields(step: Step) -> tuple[dict[str, Fragment], bool]:
-    """What tells which call a step is; gives up the encoded arguments, which no longer serve."""
-    arguments, faithful = step.encoded or masked(step.arguments)
-    step.encoded = None
+    """What tells which call a step is, and whether its arguments come back equal."""
+    arguments, faithful = step.encoded, step.faithful
+    if arguments is None:
+        arguments, faithful = masked(step.arguments)
     fields = {"call": step.tool.head}
     if step.keyed:
         fields["key"] = literal(list(step.key))
@@ -260,7 +262,9 @@ def committed(step: Step, event: str = Ev.STEP_COMMITTED) -> tuple[int, AgentSag
         fields["missing"] = masked(step.missing)[0]
     if step.via != "forward":
         fields["via"] = literal(step.via)
-    return step_record(step, event, compose(**fields)), problem
+    seq = step_record(step, event, compose(**fields))
+    step.give_up_encoded()
+    return seq, problem
 
 
 def not_applied(step: Step, by: str, evidence: str, *, final: bool) -> int:
@@ -286,7 +290,9 @@ def unknown(step: Step, ending: str) -> int:
 def _ending(step: Step, event: str, payload: Fragment) -> int:
     if step.state is StepState.NEW:
         payload = compose(**_call_fields(step)[0], about=payload)
-    return step_record(step, event, payload)
+    seq = step_record(step, event, payload)
+    step.give_up_encoded()
+    return seq
 
 
 # --- steps going back ----------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from agent_saga.engine import journal
 from agent_saga.engine.requests import Call, Ending, HandedOver, Protocol
 from agent_saga.errors import ApprovalDenied, ApprovalPending, RefusedError, WALError, one_line
 from agent_saga.plugins.callables import is_async_callable
-from agent_saga.wal.encoding import mac
+from agent_saga.wal.encoding import mac, same_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -126,18 +126,26 @@ def attempt_ended(step: Step, how: str) -> Protocol[None]:
 
 def changed(step: Step) -> RefusedError | None:
     """Return a refusal if the arguments are no longer those that were judged."""
-    saga = step.scope.saga
-    if not saga.engine.gate.reads_arguments and not step.tool.irreversible:
+    if not step.scope.saga.engine.gate.reads_arguments and not step.tool.irreversible:
         return None
-    now = mac(saga.salt, step.arguments)
-    if now == step.mac or (not step.approved_rules and mac(saga.salt, step.arguments) != now):
-        return None  # the same, or an object without a state, which never equals itself
+    if _as_judged(step):
+        return None
     return RefusedError(
         f"The arguments of {step.tool.name} changed after they had been judged; it was not run.",
         rule="arguments",
         reason="a verdict counts for the arguments that it was given for",
         fix="Give the call values that nobody changes meanwhile.",
     )
+
+
+def _as_judged(step: Step) -> bool:
+    """Say whether the arguments are still those of the call, as far as that can be told."""
+    if step.encoded is not None and not step.known_mac:
+        return same_arguments(step.encoded, step.arguments)
+    salt = step.scope.saga.salt
+    now = mac(salt, step.arguments)
+    # An object without a state never equals itself: it cannot be told whether it changed.
+    return now == step.mac or (not step.approved_rules and mac(salt, step.arguments) != now)
 
 
 # --- waiting for stores and rules ----------------------------------------------------------------

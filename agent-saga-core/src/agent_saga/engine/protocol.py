@@ -25,6 +25,7 @@ from agent_saga.domain import identity
 from agent_saga.domain.lifecycle import StepState
 from agent_saga.engine import journal, late
 from agent_saga.engine.derive import called
+from agent_saga.engine.earlier import earlier, read, repeats_safely
 from agent_saga.engine.endings import Kind, answered, evidence, kind_of, may_fall_back, may_retry
 from agent_saga.engine.judging import (
     attempt_ended,
@@ -44,14 +45,10 @@ from agent_saga.engine.requests import (
     Outcome,
     Protocol,
     Sleep,
-    StepEnded,
 )
-from agent_saga.engine.settle import settle_unknown
 from agent_saga.errors import (
     NotApplied,
-    OutcomeUnknown,
     RefusedError,
-    ResultNotRecorded,
     StepTimeout,
     WALError,
 )
@@ -64,148 +61,39 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent_saga.engine")
 
 
-def step_protocol(step: Step, again: Invocation | None) -> Protocol[Outcome]:
-    """Carry out one call.
+def repeated(step: Step, call: Invocation) -> Protocol[Outcome]:
+    """Carry out a call that is an earlier step: of the same key, or of the same arguments."""
+    if step.scope.saga.read_only:
+        return read(step, call)
+    outcome = yield from earlier(step, call)
+    return outcome or (yield from step_protocol(step, again=True))
 
-    Args:
-        step: the step that `Saga.admit` returned.
-        again: the new call, when it is an earlier step of the same key or the same arguments.
-    """
-    saga = step.scope.saga
-    if again is not None:
-        if saga.read_only:
-            return _read(step, again)
-        outcome = yield from _again(step, again)
-        if outcome is not None:
-            return outcome
+
+def step_protocol(step: Step, *, again: bool = False) -> Protocol[Outcome]:
+    """Carry out one call of a step that was admitted; `again`: it was carried out before."""
+    saga, tool = step.scope.saga, step.tool
     try:
         harmless = step.state is not StepState.UNKNOWN
         cut: BaseException | None = None
         verdict = judged(step)
-        if verdict is not None or step.tool.prepare is not None or not step.tool.reversible:
+        if verdict is not None or tool.prepare is not None or not tool.reversible:
             cut = yield from _made_ready(step, verdict)
-        if cut is None and again is not None and step.tool.reversible:
+        if cut is None and again and tool.reversible:
             cut = _reopened(step)
-        if cut is None:
-            outcome = yield from _attempts(step, harmless=harmless)
-        else:
-            if step.call is not None and step.call.held is not None:
-                yield from handed_back(step)
-            outcome = Outcome(error=cut)
+        if cut is not None:
+            return (yield from _forbidden(step, cut))
+        call = _call(step, tool.form, identity.FORWARD)
+        ending = yield call
+        if ending.error is not None:
+            return (yield from _failed(step, call, ending, harmless=harmless))
+        if saga.engine.gate.endings:
+            yield from attempt_ended(step, Kind.APPLIED.value)
+        outcome, seq = _committed(step, ending.value)
+        return (yield from _waited(step, outcome, seq)) if seq else outcome
     finally:
         saga.left(step)
         if step.running:
             late.take_kept(step)
-    return outcome
-
-
-# --- an earlier step is meant --------------------------------------------------------------------
-
-_HAS_RESULT = (StepState.COMMITTED, StepState.KEPT)
-_OPEN_ENDED = (StepState.INTENT, StepState.UNKNOWN)
-
-
-def _again(step: Step, call: Invocation) -> Protocol[Outcome | None]:
-    """Answer for an earlier step; None when it runs now."""
-    saga = step.scope.saga
-    while not saga.rejoin(step):
-        cut = yield StepEnded(step, saga.engine.timing.settle_after)
-        if isinstance(cut, BaseException):
-            return Outcome(error=cut)
-        if step.running:
-            return Outcome(error=_unknown(step))
-    outcome: Outcome | None = None
-    runs = False
-    try:
-        outcome = yield from _settled_earlier(step)
-        if outcome is None:
-            step.retake(call)
-            outcome = _refused_again(step)
-        elif not (call.key or (call.named and step.named)):
-            outcome = Outcome(error=_unknown(step, _UNNAMED))
-        runs = outcome is None
-    finally:
-        if not runs:
-            saga.left(step)
-    return outcome
-
-
-def _read(step: Step, call: Invocation) -> Outcome:
-    """Answer for a step of a saga that has ended: nothing is run, asked or recorded."""
-    if step.state in _HAS_RESULT:
-        return _recorded(step, call)
-    if step.state in _OPEN_ENDED:
-        return Outcome(error=_unknown(step))
-    return _refused_again(step) or Outcome(error=_unknown(step))
-
-
-def _recorded(step: Step, call: Invocation) -> Outcome:
-    if not (call.key or (call.named and step.named)):
-        return Outcome(error=_unknown(step, _UNNAMED))
-    return Outcome(step.result) if step.replayable else Outcome(error=_not_replayable(step))
-
-
-def _refused_again(step: Step) -> Outcome | None:
-    try:
-        step.scope.saga.check_open(step.scope)
-    except RefusedError as refusal:
-        return Outcome(error=refusal)
-    return None
-
-
-def _settled_earlier(step: Step) -> Protocol[Outcome | None]:
-    if step.state is StepState.INTENT:
-        journal.unknown(step, "its process ended")
-    if step.state is StepState.UNKNOWN:
-        cut = yield from settle_unknown(step, patient=False)
-        if cut is not None:
-            return Outcome(error=cut)
-    if step.state in _HAS_RESULT:
-        return Outcome(step.result) if step.replayable else Outcome(error=_not_replayable(step))
-    if step.state is StepState.COMPENSATED or step.spent:
-        step.new_generation()
-        return None
-    if step.state in (StepState.NEW, StepState.NOT_APPLIED):
-        return None
-    if step.state is StepState.UNKNOWN and (step.tool.reversible or repeats_safely(step)):
-        return None
-    return Outcome(error=_unknown(step))
-
-
-def _not_replayable(step: Step) -> ResultNotRecorded:
-    return ResultNotRecorded(
-        f"{step.tool.name} took effect before, and its result could not be recorded faithfully; "
-        "it was not run again.",
-        fix="Let the tool return plain data without secrets, so that its result can be recorded.",
-    )
-
-
-_PROBED = (
-    "Look at the world before going on; a prober (`@tool.probe`) or `idempotent=True` lets "
-    "agent-saga settle it by itself; `repeatable=True` declares equal calls to be different."
-)
-_UNNAMED = "Give execute(…, arguments={…}) or key=…, so that equal calls can be told from others."
-
-
-def _unknown(step: Step, fix: str = _PROBED) -> OutcomeUnknown:
-    return OutcomeUnknown(
-        f"An equal call of {step.tool.name} ended without a known outcome; "
-        "running it again could do it twice, so it was not run.",
-        fix=fix,
-    )
-
-
-def repeats_safely(step: Step) -> bool:
-    """Say whether the call may be repeated with the same key although its ending is unknown.
-
-    The provider's window counts from the first use of the key.
-    """
-    tool = step.tool
-    if not tool.idempotent or step.running:
-        return False
-    if tool.window is None or step.first_at is None:
-        return True
-    return step.scope.saga.engine.clock.monotonic() - step.first_at < tool.window
 
 
 # --- the step ------------------------------------------------------------------------------------
@@ -226,6 +114,13 @@ def _made_ready(
     elif cut is None and step.call is not None:
         cut = yield from rechecked(step)
     return cut
+
+
+def _forbidden(step: Step, cut: BaseException) -> Protocol[Outcome]:
+    """Give back what was taken for a call that did not start."""
+    if step.call is not None and step.call.held is not None:
+        yield from handed_back(step)
+    return Outcome(error=cut)
 
 
 def _prepared(step: Step, form: Form) -> Protocol[BaseException | None]:
@@ -310,10 +205,11 @@ def _why_not(cut: BaseException) -> str:
 
 
 def _call(step: Step, form: Form, purpose: str) -> Call:
-    kwargs = step.kwargs
+    kwargs, tool = step.kwargs, step.tool
     if form.takes_key and "idempotency_key" not in kwargs:
         kwargs = {**kwargs, "idempotency_key": step.idempotency_key(purpose)}
-    tool = step.tool
+    if tool.window is not None and step.first_at is None:
+        step.first_at = step.scope.saga.engine.clock.monotonic()
     return Call(
         form.fn,
         step.args,
@@ -326,26 +222,27 @@ def _call(step: Step, form: Form, purpose: str) -> Call:
     )
 
 
-def _attempts(step: Step, *, harmless: bool) -> Protocol[Outcome]:
-    """Make the call, again where that is allowed; `harmless`: no earlier call had an effect."""
+def _failed(step: Step, call: Call, ending: Ending, *, harmless: bool) -> Protocol[Outcome]:
+    """Judge an attempt that failed; make another one where that is allowed.
+
+    Args:
+        step: the step.
+        call: the first attempt.
+        ending: how it ended.
+        harmless: no earlier call had an effect.
+    """
     tool = step.tool
+    policy = tool.retry
     number = 1
-    if tool.window is not None and step.first_at is None:
-        step.first_at = step.scope.saga.engine.clock.monotonic()
     while True:
-        call = _call(step, tool.form, identity.FORWARD)
-        ending = yield call
-        if ending.error is None:
-            if step.call is not None:
-                yield from attempt_ended(step, Kind.APPLIED.value)
-            return (yield from _committed(step, ending.value))
+        error = ending.error
+        if error is None:
+            yield from attempt_ended(step, Kind.APPLIED.value)
+            return (yield from _succeeded(step, ending.value))
         kind = kind_of(step, tool.form, ending, call.args, call.kwargs)
-        if step.call is not None:
-            yield from attempt_ended(step, kind.value)
+        yield from attempt_ended(step, kind.value)
         harmless = harmless and kind is Kind.NOT_APPLIED
         _note(step, ending)
-        error = ending.error
-        policy = tool.retry
         if policy is None or number > policy.max_retries or ending.running:
             break
         if not may_retry(policy, error, kind, repeats_safely=repeats_safely(step)):
@@ -356,9 +253,16 @@ def _attempts(step: Step, *, harmless: bool) -> Protocol[Outcome]:
         if not may_retry(policy, error, kind, repeats_safely=repeats_safely(step)):
             break  # the window closed during the pause
         number += 1
+        call = _call(step, tool.form, identity.FORWARD)
+        ending = yield call
     if tool.fallback is not None and may_fall_back(error, harmless=harmless):
         return (yield from _fallback(step, tool.fallback, error))
     return (yield from _ended(step, error, Kind.NOT_APPLIED if harmless else Kind.UNKNOWN))
+
+
+def _succeeded(step: Step, value: Any) -> Protocol[Outcome]:
+    outcome, seq = _committed(step, value)
+    return (yield from _waited(step, outcome, seq)) if seq else outcome
 
 
 def _note(step: Step, ending: Ending) -> None:
@@ -393,7 +297,7 @@ def _fallback(step: Step, form: Form, error: BaseException) -> Protocol[Outcome]
     ending = yield call
     kind = kind_of(step, form, ending, call.args, call.kwargs)
     if kind is Kind.APPLIED:
-        return (yield from _committed(step, ending.value))
+        return (yield from _succeeded(step, ending.value))
     _note(step, ending)
     return (yield from _ended(step, ending.error or error, kind))
 
@@ -401,22 +305,38 @@ def _fallback(step: Step, form: Form, error: BaseException) -> Protocol[Outcome]
 # --- outcomes --------------------------------------------------------------------------------
 
 
-def _committed(step: Step, value: Any) -> Protocol[Outcome]:
-    saga = step.scope.saga
+def _committed(step: Step, value: Any) -> tuple[Outcome, int]:
+    """Record an effect that happened.
+
+    Returns:
+        What the caller gets, and the record that it has to wait for before; 0 for none.
+    """
+    saga, tool = step.scope.saga, step.tool
     applied(step, value)
     try:
         seq, problem = journal.committed(step)
     except WALError as error:
-        return Outcome(error=error)
-    raised = None if problem is None else record_inverse_problem(step, problem)
-    tool = step.tool
-    cut = yield HandedOver(seq, sync=not tool.reversible)
-    if cut is None and not tool.reversible and (tool.durable or saga.durable):
-        cut = yield Durable(seq)
+        return Outcome(error=error), 0
     saga.counts["committed"] += 1
-    if cut is not None or raised is not None:
-        return Outcome(error=cut or raised)
-    return Outcome(value)
+    raised = None if problem is None else record_inverse_problem(step, problem)
+    outcome = Outcome(value) if raised is None else Outcome(error=raised)
+    try:
+        out = saga.engine.wal.hand_over(sync=not tool.reversible)
+    except WALError as error:
+        return Outcome(error=error), 0
+    return outcome, 0 if out and not _durably(step) else seq
+
+
+def _durably(step: Step) -> bool:
+    """Say whether the caller sees the result only when the outcome is durable."""
+    tool = step.tool
+    return not tool.reversible and (tool.durable or step.scope.saga.durable)
+
+
+def _waited(step: Step, outcome: Outcome, seq: int) -> Protocol[Outcome]:
+    """Wait for an outcome's record; return what the caller gets then."""
+    cut = yield Durable(seq) if _durably(step) else HandedOver(seq, sync=not step.tool.reversible)
+    return outcome if cut is None else Outcome(error=cut)
 
 
 def _ended(step: Step, error: BaseException, kind: Kind) -> Protocol[Outcome]:

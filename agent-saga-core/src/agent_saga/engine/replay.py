@@ -28,7 +28,7 @@ from agent_saga.engine.step import RECORDED
 from agent_saga.errors import ReplayConflict
 
 if TYPE_CHECKING:
-    from agent_saga.engine.saga import Scope
+    from agent_saga.engine.scope import Scope
     from agent_saga.engine.step import Step
     from agent_saga.engine.wrap import Invocation
 

@@ -20,105 +20,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agent_saga.domain import identity
-from agent_saga.domain.lifecycle import SagaState, ScopeState, StepState, saga_after, scope_after
+from agent_saga.domain.lifecycle import SagaState, StepState, saga_after
 from agent_saga.domain.report import RollbackReport
-from agent_saga.engine.step import RECORDED, Step
-from agent_saga.errors import (
-    ConfigurationError,
-    ReplayConflict,
-    SagaClosed,
-    SagaForked,
-    SagaUnwinding,
-)
-from agent_saga.wal.encoding import arguments
+from agent_saga.engine.scope import Scope
+from agent_saga.errors import SagaClosed, SagaForked, SagaUnwinding
 from agent_saga.wal.os_port import FORKS, fork_generation
 
 if TYPE_CHECKING:
     from agent_saga.engine.ports import Engine
     from agent_saga.engine.replay import Replay
-    from agent_saga.engine.tool import Tool
-    from agent_saga.engine.wrap import Invocation
+    from agent_saga.engine.step import Step
     from agent_saga.errors import SuspendRequested
-    from agent_saga.wal.encoding import Fragment
-
-_GIVEN_PATH = ("",)
-
-
-class Scope:
-    """The extent of one boundary: the root of a saga, or a savepoint in it.
-
-    Attributes:
-        saga, parent, path: where it is; the path of the root is empty.
-        open: a new step may start in it.
-        fenced: it is being undone.
-        is_async: its boundary was entered with `async with`.
-    """
-
-    __slots__ = (
-        "calls",
-        "children",
-        "fenced",
-        "is_async",
-        "name",
-        "open",
-        "ordinals",
-        "parent",
-        "path",
-        "report",
-        "saga",
-        "state",
-        "unawaited",
-    )
-
-    def __init__(
-        self, saga: Saga, parent: Scope | None, name: str, path: tuple[str, ...], *, is_async: bool
-    ) -> None:
-        self.saga = saga
-        self.parent = parent
-        self.name = name
-        self.path = path
-        self.is_async = is_async
-        self.open = True
-        self.fenced = False
-        self.state = ScopeState.NEW
-        self.children: list[Scope] = []
-        self.calls: dict[str, identity.Ordinals] = {}
-        self.ordinals: Counter[str] = Counter()
-        self.unawaited: dict[int, Any] = {}
-        self.report: RollbackReport | None = None
-
-    def within(self, scope: Scope) -> bool:
-        """Say whether this scope is the given one or lies inside it."""
-        return self.path[: len(scope.path)] == scope.path
-
-    def subtree(self) -> list[Scope]:
-        """Return this scope and every scope inside it."""
-        return [self, *[s for child in self.children for s in child.subtree()]]
-
-    def fence(self) -> None:
-        """Let no further step of this scope start: it is being undone."""
-        with self.saga.lock:
-            self._close(fenced=True)
-
-    def shut(self) -> None:
-        """Let no further step of this scope start: it ended."""
-        with self.saga.lock:
-            self._close(fenced=False)
-
-    def _close(self, *, fenced: bool) -> None:
-        """Close this scope and those inside it.
-
-        Outermost first: a savepoint that is opened meanwhile looks at its parent after it was
-        added. The saga's lock is held, so that no intent is announced behind the end.
-        """
-        self.fenced = self.fenced or fenced
-        self.open = False
-        for scope in tuple(self.children):
-            scope._close(fenced=fenced)  # noqa: SLF001 - its own class
-
-    def move(self, event: str) -> None:
-        """Change the state as the lifecycle table says."""
-        self.state = scope_after(self.state, event)
 
 
 class Saga:
@@ -298,100 +210,6 @@ class Saga:
 
     # --- steps -----------------------------------------------------------------------------------
 
-    def admit(self, call: Invocation) -> tuple[Step, bool]:
-        """Return the step that a call is, and whether it is a new one.
-
-        An earlier one is meant by the same key, or by arguments equal to those of an unsettled
-        step.
-
-        Raises:
-            ReplayConflict: the key was used with other arguments.
-            SagaClosed, SagaUnwinding, SagaForked: the scope takes nothing more.
-        """
-        if self.fork != FORKS.generation:
-            self.check_fork()
-        digest, encoded, faithful = arguments(self.salt, call.arguments)
-        if self.suspendable:
-            _check_suspendable(call.tool)
-        with self.lock:
-            anew = call.key is None and not self.unsettled and self.replay is None
-            step = None if anew else self._earlier(call, digest)
-            fresh = step is None
-            if step is None:
-                step = self._new(call, digest, (encoded, faithful))
-        if self.read_only and not fresh:
-            return step, fresh
-        if not call.scope.open or self.fork != FORKS.generation:
-            self._refuse(call.scope, step if fresh else None)
-        return step, fresh
-
-    def _refuse(self, scope: Scope, step: Step | None) -> None:
-        try:
-            self.check_open(scope)
-        except BaseException:
-            if step is not None:
-                self.forget(step)
-            raise
-
-    def _earlier(self, call: Invocation, digest: bytes) -> Step | None:
-        tool, key, owner = call.tool, call.key, call.owner
-        if key is not None:
-            step = self.keyed.get(identity.given_key(_GIVEN_PATH, tool.name, key))
-            if step is not None and not (step.mac == digest and _owned_by(step, owner)):
-                raise ReplayConflict(
-                    f"The key {key!r} of {tool.name} was used before with other arguments.",
-                    fix="Use another key for another effect.",
-                )
-            return self._rebound(step, call)
-        if self.replay is not None:
-            recorded = self.replay.match(call, digest)
-            if recorded is not None:
-                return recorded
-        if not self.unsettled or tool.repeatable:
-            return None
-        for step in self.unsettled.values():
-            if step.mac == digest and step.tool.name == tool.name and _owned_by(step, owner):
-                return self._rebound(step, call)
-        return None
-
-    def _rebound(self, step: Step | None, call: Invocation) -> Step | None:
-        if step is not None and step.owner is RECORDED and self.replay is not None:
-            self.replay.take(step, call)
-        return step
-
-    def _new(self, call: Invocation, digest: bytes, encoded: tuple[Fragment, bool]) -> Step:
-        scope, tool, key = call.scope, call.tool, call.key
-        if key is None:
-            ordinals = scope.calls.get(tool.name)
-            if ordinals is None:
-                ordinals = identity.Ordinals(self.id, scope.path, tool.name)
-                scope.calls[tool.name] = ordinals
-            number = None if self.replay is None else self.replay.free_number(call)
-            step_key, step_id = ordinals.next() if number is None else ordinals.at(number)
-        else:
-            step_key = identity.given_key(_GIVEN_PATH, tool.name, key)
-            step_id = identity.step_id(self.id, step_key)
-        step = Step(
-            scope,
-            tool,
-            step_key,
-            step_id,
-            call.arguments,
-            call.args,
-            call.kwargs,
-            digest,
-            key is not None,
-            call.named,
-            call.owner,
-            encoded,
-            self.order(),
-        )
-        self.steps[step.id] = step
-        self.in_flight[id(step)] = step
-        if key is not None:
-            self.keyed[step_key] = step
-        return step
-
     def rejoin(self, step: Step) -> bool:
         """Put an earlier step in flight again; False when somebody else just did."""
         with self.lock:
@@ -454,23 +272,6 @@ class Saga:
         """Return the steps of a scope that are in flight."""
         with self.lock:
             return [step for step in self.in_flight.values() if step.scope.within(scope)]
-
-
-def _owned_by(step: Step, owner: object) -> bool:
-    """Say whether a step may be a method of this object, or of none."""
-    return step.owner is owner or step.owner is RECORDED
-
-
-def _check_suspendable(tool: Tool) -> None:
-    """Refuse, before its effect, a call that another process could not undo."""
-    if tool.reversible or tool.irreversible:
-        return
-    if tool.inverse is None or tool.inverse.handler is None:
-        raise ConfigurationError(
-            f"{tool.name} was refused: this saga can be suspended, and another process could not "
-            "undo the call, since its inverse has no name.",
-            fix="Give it one: @tool.undo, or compensate=handler.using(…).",
-        )
 
 
 def undo_order(steps: Sequence[Step]) -> list[Step]:

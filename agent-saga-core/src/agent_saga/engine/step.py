@@ -21,13 +21,14 @@ from agent_saga.domain.compensation import Compensation
 from agent_saga.domain.lifecycle import StepState, step_after
 from agent_saga.domain.report import StepLine
 from agent_saga.errors import one_line
+from agent_saga.wal.encoding import mac_of
 
 if TYPE_CHECKING:
     from agent_saga.controls.control import CallView
     from agent_saga.engine.forms import Form
     from agent_saga.engine.inverse import Attempt
     from agent_saga.engine.requests import Ending
-    from agent_saga.engine.saga import Scope
+    from agent_saga.engine.scope import Scope
     from agent_saga.engine.tool import Tool
     from agent_saga.engine.wrap import Invocation
     from agent_saga.wal.encoding import Fragment
@@ -43,9 +44,9 @@ class Step(Struct, eq=False):
     Attributes:
         scope, tool, key, id, generation: which call it is.
         arguments: by name, as recorded and judged; args, kwargs: as they are passed on.
-        mac: the arguments' MAC, which finds a blind retry.
-        encoded: the arguments as the log will hold them, and whether faithfully, as they were at
-            the call; None when that was given up.
+        encoded, faithful: the arguments as the log will hold them, as they were at the call, and
+            whether they come back equal; None when that was given up.
+        known_mac: the arguments' MAC where it is known; empty when nobody has asked for it.
         state, order, intent_order: where it stands, and its places in the undo order.
         result, prepared, compensation, provisional: what its inverse is made of.
         missing: why there is no inverse, in words.
@@ -73,11 +74,12 @@ class Step(Struct, eq=False):
     arguments: Mapping[str, Any]
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
-    mac: bytes
+    encoded: Fragment | None
+    faithful: bool
+    known_mac: bytes
     keyed: bool
     named: bool = True
     owner: object = None
-    encoded: tuple[Fragment, bool] | None = None
     intent_order: int = 0
     generation: int = 0
     state: StepState = StepState.NEW
@@ -113,6 +115,20 @@ class Step(Struct, eq=False):
         """
         self.state = step_after(self.state, event)
 
+    @property
+    def mac(self) -> bytes:
+        """The arguments' MAC, which finds a blind retry; worked out when it is first asked for."""
+        encoded = self.encoded  # read first: who gives it up has set the MAC before
+        if not self.known_mac and encoded is not None:
+            self.known_mac = mac_of(self.scope.saga.salt, encoded)
+        return self.known_mac
+
+    def give_up_encoded(self) -> None:
+        """Let go of the encoded arguments; their MAC is kept where somebody may ask for it."""
+        if self.keyed or self.state is not StepState.COMMITTED:
+            self.known_mac = self.mac
+        self.encoded = None
+
     def idempotency_key(self, purpose: str = identity.FORWARD) -> str:
         """Return the key that is the same for every attempt at this purpose of this step."""
         return identity.idempotency_key(self.scope.saga.id, self.id, self.generation, purpose)
@@ -140,10 +156,10 @@ class Step(Struct, eq=False):
 
     def retake(self, call: Invocation) -> None:
         """Run again as this step: from now on it belongs to where the new call was made."""
+        self.give_up_encoded()
         self.scope = call.scope
         self.tool = call.tool
         self.arguments, self.args, self.kwargs = call.arguments, call.args, call.kwargs
-        self.encoded = None
         self.named = call.named
         self.via = identity.FORWARD
         self.compensation = self.provisional = self.prepared = self.call = None

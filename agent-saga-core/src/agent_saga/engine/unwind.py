@@ -33,7 +33,7 @@ from agent_saga.engine.settle import quiet, settle_unknown, wait_until_quiet
 from agent_saga.errors import AgentSagaError, OutcomeUnknown, RefusedError, WALError
 
 if TYPE_CHECKING:
-    from agent_saga.engine.saga import Scope
+    from agent_saga.engine.scope import Scope
     from agent_saga.engine.step import Step
 
 log = logging.getLogger("agent_saga.engine")

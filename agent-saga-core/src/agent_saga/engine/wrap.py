@@ -27,13 +27,14 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 from msgspec import Struct
 
 from agent_saga.engine import interrupts
+from agent_saga.engine.admission import admit
 from agent_saga.engine.boundary import current_scope, reset
 from agent_saga.engine.derive import TemplateDeriver, undo_template
 from agent_saga.engine.drive_async import AsyncDriver
 from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.endings import leaving
-from agent_saga.engine.protocol import step_protocol
-from agent_saga.engine.saga import Scope
+from agent_saga.engine.protocol import repeated, step_protocol
+from agent_saga.engine.scope import Scope
 from agent_saga.engine.tool import Tool
 from agent_saga.errors import ConfigurationError, NoBoundary
 from agent_saga.observe.correlation import STEP_ID
@@ -299,11 +300,11 @@ class Invocation(Struct, eq=False):
     async def _run_async(self, unawaited: dict[int, Any], token: int) -> Any:
         unawaited.pop(token, None)
         saga = self.scope.saga
-        step, fresh = saga.admit(self)
+        step, fresh = admit(self)
         before = STEP_ID.set(step.id)
         driver = AsyncDriver(saga.engine)
         try:
-            outcome = await driver.drive(step_protocol(step, None if fresh else self))
+            outcome = await driver.drive(step_protocol(step) if fresh else repeated(step, self))
         finally:
             reset(STEP_ID, before)
         if outcome.error is not None:
@@ -324,11 +325,11 @@ class Invocation(Struct, eq=False):
                 "will do.",
             )
         saga = self.scope.saga
-        step, fresh = saga.admit(self)
+        step, fresh = admit(self)
         before = STEP_ID.set(step.id)
         driver = SyncDriver(saga.engine)
         try:
-            outcome = driver.drive(step_protocol(step, None if fresh else self))
+            outcome = driver.drive(step_protocol(step) if fresh else repeated(step, self))
         finally:
             reset(STEP_ID, before)
         held = driver.interrupts

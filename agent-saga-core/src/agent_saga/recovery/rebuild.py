@@ -33,7 +33,8 @@ from agent_saga.domain.templates import Template
 from agent_saga.engine.forms import Form
 from agent_saga.engine.journal import recorded_key
 from agent_saga.engine.ports import Engine
-from agent_saga.engine.saga import Saga, Scope
+from agent_saga.engine.saga import Saga
+from agent_saga.engine.scope import Scope
 from agent_saga.engine.step import RECORDED, Step
 from agent_saga.engine.tool import Tool, declare
 from agent_saga.plugins.registry import Handler
@@ -121,7 +122,9 @@ def _new_step(
         arguments,
         (),
         {},
-        _mac(saga, facts, arguments),
+        None,
+        faithful=True,
+        known_mac=_mac(saga, facts, arguments),
         keyed=key[:1] == ("given",),
         owner=RECORDED,
     )

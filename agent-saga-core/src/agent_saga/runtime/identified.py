@@ -32,7 +32,8 @@ from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.options import BoundaryOptions
 from agent_saga.engine.ports import Engine
 from agent_saga.engine.replay import Replay
-from agent_saga.engine.saga import Saga, Scope
+from agent_saga.engine.saga import Saga
+from agent_saga.engine.scope import Scope
 from agent_saga.engine.step import Step
 from agent_saga.engine.unwind import unwind
 from agent_saga.errors import (

@@ -40,9 +40,11 @@ __all__ = [
     "exact",
     "literal",
     "mac",
+    "mac_of",
     "masked",
     "name",
     "quoted",
+    "same_arguments",
 ]
 
 _encode_sorted: Final = msgspec.json.Encoder(order="deterministic").encode
@@ -176,7 +178,7 @@ def decode(data: bytes) -> object:
         raise WALCorrupt(f"A value in the log is not readable: {error}") from error
 
 
-def arguments(salt: bytes, value: object) -> tuple[bytes, Fragment, bool]:
+def arguments(salt: bytes, value: object) -> tuple[Fragment, bool, bytes]:
     """Encode a call's arguments for the log and for their MAC; in the common case one form is both.
 
     Args:
@@ -184,14 +186,25 @@ def arguments(salt: bytes, value: object) -> tuple[bytes, Fragment, bool]:
         value: the arguments.
 
     Returns:
-        What `mac` returns, and what `masked` returns, but with the names in alphabetical order.
+        What `masked` returns, and what `mac` returns; the latter is empty in the common case, where
+        `mac_of` gives it from the former whenever somebody asks.
 
     Never raises.
     """
     data = _plainly(value, _encode_sorted)
     if data is not None:
-        return sha256(salt + data).digest()[:16], data, True
-    return mac(salt, value), *masked(value)
+        return data, True, b""
+    return *masked(value), mac(salt, value)
+
+
+def mac_of(salt: bytes, data: Fragment) -> bytes:
+    """The MAC of arguments whose encoded form `arguments` gave together with an empty one."""
+    return sha256(salt + data).digest()[:16]
+
+
+def same_arguments(data: Fragment, value: object) -> bool:
+    """Whether arguments still have the form that `arguments` gave together with an empty MAC."""
+    return _stable_form(value) == data
 
 
 def mac(salt: bytes, value: object) -> bytes:

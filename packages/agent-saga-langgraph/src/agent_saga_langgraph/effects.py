@@ -32,7 +32,7 @@ from agent_saga.engine.drive_async import AsyncDriver
 from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.judging import FAILURE_RULE, asked_about_failure
 from agent_saga.engine.requests import Protocol
-from agent_saga.engine.saga import Scope
+from agent_saga.engine.scope import Scope
 from agent_saga.engine.wrap import Invocation, SagaTool
 from agent_saga.errors import (
     ApprovalDenied,

@@ -1,0 +1,147 @@
+"""Which step a call is: a new one, or an earlier one of the same saga.
+
+Rules of this part (R2):
+
+- An earlier step is meant by the same key, by a recorded step of a resumed saga, or by arguments
+  equal to those of an unsettled step.
+- A step is registered before the fence is read; see `engine.saga`.
+- Arguments count as they were at the call: they are encoded here, once, for the log and for their
+  MAC alike.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_saga.domain import identity
+from agent_saga.engine.step import RECORDED, Step
+from agent_saga.errors import ConfigurationError, ReplayConflict
+from agent_saga.wal.encoding import arguments, mac_of
+from agent_saga.wal.os_port import FORKS
+
+if TYPE_CHECKING:
+    from agent_saga.engine.saga import Saga
+    from agent_saga.engine.scope import Scope
+    from agent_saga.engine.tool import Tool
+    from agent_saga.engine.wrap import Invocation
+    from agent_saga.wal.encoding import Fragment
+
+_GIVEN_PATH = ("",)
+
+
+def admit(call: Invocation) -> tuple[Step, bool]:
+    """Return the step that a call is, and whether it is a new one.
+
+    Raises:
+        ReplayConflict: the key was used with other arguments.
+        SagaClosed, SagaUnwinding, SagaForked: the scope takes nothing more.
+    """
+    scope = call.scope
+    saga = scope.saga
+    if saga.fork != FORKS.generation:
+        saga.check_fork()
+    encoded = arguments(saga.salt, call.arguments)
+    if saga.suspendable:
+        _check_suspendable(call.tool)
+    with saga.lock:
+        if call.key is None and not saga.unsettled and saga.replay is None:
+            step = None
+        else:
+            step = _earlier(saga, call, encoded[2] or mac_of(saga.salt, encoded[0]))
+        fresh = step is None
+        if step is None:
+            step = _new(saga, call, *encoded)
+    if saga.read_only and not fresh:
+        return step, fresh
+    if not scope.open or saga.fork != FORKS.generation:
+        _refuse(scope, step if fresh else None)
+    return step, fresh
+
+
+def _refuse(scope: Scope, step: Step | None) -> None:
+    try:
+        scope.saga.check_open(scope)
+    except BaseException:
+        if step is not None:
+            scope.saga.forget(step)
+        raise
+
+
+def _earlier(saga: Saga, call: Invocation, mac: bytes) -> Step | None:
+    tool, key, owner = call.tool, call.key, call.owner
+    if key is not None:
+        step = saga.keyed.get(identity.given_key(_GIVEN_PATH, tool.name, key))
+        if step is not None and not (step.mac == mac and _owned_by(step, owner)):
+            raise ReplayConflict(
+                f"The key {key!r} of {tool.name} was used before with other arguments.",
+                fix="Use another key for another effect.",
+            )
+        return _rebound(saga, step, call)
+    if saga.replay is not None:
+        recorded = saga.replay.match(call, mac)
+        if recorded is not None:
+            return recorded
+    if not saga.unsettled or tool.repeatable:
+        return None
+    for step in saga.unsettled.values():
+        if step.mac == mac and step.tool.name == tool.name and _owned_by(step, owner):
+            return _rebound(saga, step, call)
+    return None
+
+
+def _rebound(saga: Saga, step: Step | None, call: Invocation) -> Step | None:
+    if step is not None and step.owner is RECORDED and saga.replay is not None:
+        saga.replay.take(step, call)
+    return step
+
+
+def _owned_by(step: Step, owner: object) -> bool:
+    """Say whether a step may be a method of this object, or of none."""
+    return step.owner is owner or step.owner is RECORDED
+
+
+def _new(saga: Saga, call: Invocation, encoded: Fragment, faithful: bool, mac: bytes) -> Step:
+    """Make and register a step; the saga's lock is held."""
+    scope, tool, key = call.scope, call.tool, call.key
+    if key is None:
+        ordinals = scope.calls.get(tool.name)
+        if ordinals is None:
+            ordinals = scope.calls[tool.name] = identity.Ordinals(saga.id, scope.path, tool.name)
+        number = None if saga.replay is None else saga.replay.free_number(call)
+        step_key, step_id = ordinals.next() if number is None else ordinals.at(number)
+    else:
+        step_key = identity.given_key(_GIVEN_PATH, tool.name, key)
+        step_id = identity.step_id(saga.id, step_key)
+    step = Step(
+        scope,
+        tool,
+        step_key,
+        step_id,
+        call.arguments,
+        call.args,
+        call.kwargs,
+        encoded,
+        faithful,
+        mac,
+        key is not None,
+        call.named,
+        call.owner,
+        saga.order(),
+    )
+    saga.steps[step_id] = step
+    saga.in_flight[id(step)] = step
+    if key is not None:
+        saga.keyed[step_key] = step
+    return step
+
+
+def _check_suspendable(tool: Tool) -> None:
+    """Refuse, before its effect, a call that another process could not undo."""
+    if tool.reversible or tool.irreversible:
+        return
+    if tool.inverse is None or tool.inverse.handler is None:
+        raise ConfigurationError(
+            f"{tool.name} was refused: this saga can be suspended, and another process could not "
+            "undo the call, since its inverse has no name.",
+            fix="Give it one: @tool.undo, or compensate=handler.using(…).",
+        )
