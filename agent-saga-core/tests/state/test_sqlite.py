@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from agent_saga.errors import NotRecordable, StateError
+from agent_saga.state import sqlite_schema as schema
 from agent_saga.state.base import Change
 from agent_saga.state.sqlite import SQLiteStateStore
 
@@ -44,6 +45,30 @@ def test_the_file_and_its_folder_are_the_owners_only(store, path, count_up):
         "state.sqlite-shm": 0o600,
     }
     assert (path.parent / ".gitignore").read_text() == "*\n"
+
+
+def test_commits_write_over_zeros_that_were_written_once(store, path, count_up):
+    write_ahead = path.with_name("state.sqlite-wal")
+    store.transact(["n"], count_up)
+    filled = write_ahead.stat()
+    assert filled.st_size == schema.WRITE_AHEAD_BYTES
+    for _ in range(20):
+        store.transact(["n"], count_up)
+    assert write_ahead.stat().st_size == filled.st_size
+
+
+def test_filling_touches_nothing_that_another_connection_wrote(store, path, count_up):
+    path.parent.mkdir()
+    with sqlite3.connect(path) as early:
+        early.execute("PRAGMA journal_mode = WAL")
+        schema.make_schema(early)
+    assert path.with_name("state.sqlite-wal").stat().st_size < schema.WRITE_AHEAD_BYTES
+    store.transact(["n"], count_up)
+    assert path.with_name("state.sqlite-wal").stat().st_size == schema.WRITE_AHEAD_BYTES
+    with SQLiteStateStore(path) as other:
+        assert other.transact(["n"], count_up) == 2
+    early.close()
+    assert store.get("n") == {"n": 2}
 
 
 def test_a_folder_that_is_there_stays_as_it_is(store, path, count_up):

@@ -188,12 +188,18 @@ class _Service:
         return False
 
     def _write(self, jobs: list[Job[Any]]) -> None:
-        durable = any(job.request.durable for job in jobs)
-        deadline = max(job.deadline for job in jobs)
+        begun: list[Job[Any]] = []
+
+        def apply_all(connection: sqlite3.Connection) -> list[Any]:
+            begun.extend([job for job in jobs if job.begin()])
+            return [self._apply(connection, job.request) for job in begun]
+
         try:
-            with self._file.writing(durable=durable, deadline=deadline) as connection:
-                begun = [job for job in jobs if job.begin()]
-                results = [self._apply(connection, job.request) for job in begun]
+            results = self._file.write(
+                apply_all,
+                durable=any(job.request.durable for job in jobs),
+                deadline=max(job.deadline for job in jobs),
+            )
         except AgentSagaError as error:
             for job in jobs:
                 job.fail(type(error)(error.message, fix=error.fix))
@@ -212,7 +218,7 @@ class _Service:
         self, write: _Write, stored: dict[str, bytes | None]
     ) -> tuple[Any, dict[str, bytes | None]]:
         try:
-            return judge(write.rule, stored, where=str(self._file.path))
+            return judge(write.rule, stored, where=self._file.place)
         except BaseException as error:
             return _Failed(error), {}
 

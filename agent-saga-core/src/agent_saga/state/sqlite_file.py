@@ -24,7 +24,7 @@ from agent_saga.state import sqlite_schema as schema
 from agent_saga.state.sqlite_errors import Blocked, busy, explain, makes_suspect, until_free
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 __all__ = ["SQLiteFile"]
@@ -40,12 +40,16 @@ class SQLiteFile:
     Args:
         path: the absolute path of the file; its folder is made when the file is.
         connect: opens a connection; a test gives one that fails on purpose.
+
+    Attributes:
+        place: the path as text.
     """
 
     def __init__(
         self, path: Path, connect: Callable[..., sqlite3.Connection] = sqlite3.connect
     ) -> None:
         self.path = path
+        self.place = str(path)
         self._connect = connect
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
@@ -56,7 +60,7 @@ class SQLiteFile:
 
     def exists(self) -> bool:
         """Say whether there is a file to use, or one that should be there."""
-        return self._identity is not None or os.path.lexists(self.path)
+        return self._identity is not None or os.path.lexists(self.place)
 
     def read(self, action: Callable[[sqlite3.Connection], T], default: T, *, deadline: float) -> T:
         """Return what an action finds in the committed documents; `default` if there is no file.
@@ -72,7 +76,7 @@ class SQLiteFile:
         """
         if not self.exists():
             return default
-        with self._translated():
+        try:
             connection = self._open(deadline)
             self._check_identity()
 
@@ -80,12 +84,19 @@ class SQLiteFile:
                 return action(connection) if schema.has_schema(connection) else default
 
             return until_free(look, deadline=deadline, path=self.path)
+        except (sqlite3.Error, OSError) as error:
+            raise self._translated(error) from error
+        except StateError as error:
+            self._drop_unless_free_later(error)
+            raise
 
-    @contextlib.contextmanager
-    def writing(self, *, durable: bool, deadline: float) -> Iterator[sqlite3.Connection]:
-        """Give a connection inside BEGIN IMMEDIATE, and commit when the block ends well.
+    def write(
+        self, action: Callable[[sqlite3.Connection], T], *, durable: bool, deadline: float
+    ) -> T:
+        """Return what an action answers inside BEGIN IMMEDIATE; commit when it ends well.
 
         Args:
+            action: reads and writes with the connection that it is given.
             durable: whether the commit waits for the disk.
             deadline: the end of waiting, on the monotonic clock.
 
@@ -93,20 +104,30 @@ class SQLiteFile:
             StateUnavailable: another process kept the file locked until the deadline.
             StateError: the file cannot be written, is damaged, foreign, newer, removed or replaced.
         """
-        with self._translated():
+        try:
             connection = self._open_for_writing(deadline)
             self._set_synchronous(connection, "FULL" if durable else "NORMAL")
-            until_free(
-                lambda: connection.execute("BEGIN IMMEDIATE"), deadline=deadline, path=self.path
-            )
+            self._begin(connection, deadline)
             try:
                 self._check_identity()
-                yield connection
+                answer = action(connection)
                 connection.execute("COMMIT")
             except BaseException:
                 with contextlib.suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
                 raise
+        except (sqlite3.Error, OSError) as error:
+            raise self._translated(error) from error
+        except StateError as error:
+            self._drop_unless_free_later(error)
+            raise
+        return answer
+
+    def _begin(self, connection: sqlite3.Connection, deadline: float) -> None:
+        def begin() -> None:
+            connection.execute("BEGIN IMMEDIATE")
+
+        until_free(begin, deadline=deadline, path=self.path)
 
     def release(self) -> None:
         """Close the connection; the next use opens another one."""
@@ -164,9 +185,9 @@ class SQLiteFile:
         def fill() -> None:
             schema.use_write_ahead_file(connection, self.path)
             schema.make_schema(connection)
+            schema.fill_write_ahead_file(connection, self.path)
 
         until_free(fill, deadline=deadline, path=self.path)
-        _allocate(self.path.with_name(f"{self.path.name}-wal"))
         while self._unsynced:
             _sync_folder(self._unsynced[-1])
             self._unsynced.pop()
@@ -180,7 +201,7 @@ class SQLiteFile:
             StateError: the file was removed or replaced.
         """
         try:
-            status = self.path.stat()
+            status = os.stat(self.place)  # noqa: PTH116 - half of what a Path costs
             found = (status.st_dev, status.st_ino)
         except FileNotFoundError:
             found = None
@@ -198,27 +219,22 @@ class SQLiteFile:
             connection.execute(f"PRAGMA synchronous = {level}")
             self._synchronous = level
 
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        """Turn the errors of SQLite and the system into ours; drop a connection that failed."""
-        try:
-            yield
-        except sqlite3.Error as error:
+    def _translated(self, error: sqlite3.Error | OSError) -> StateError:
+        """Return our error for one of SQLite or the system; drop a connection that failed."""
+        if isinstance(error, sqlite3.Error):
             self._suspect = self._suspect or makes_suspect(error)
             if not busy(error):
                 self.release()
-            raise explain(error, self.path) from error
-        except OSError as error:
+            return explain(error, self.path)
+        self.release()
+        return StateError(
+            f"The state store {self.path} cannot be used: {error.strerror or error}.",
+            fix="Check that the log's folder can be made and written by this user.",
+        )
+
+    def _drop_unless_free_later(self, error: StateError) -> None:
+        if not isinstance(error, StateUnavailable):
             self.release()
-            raise StateError(
-                f"The state store {self.path} cannot be used: {error.strerror or error}.",
-                fix="Check that the log's folder can be made and written by this user.",
-            ) from error
-        except StateUnavailable:
-            raise
-        except StateError:
-            self.release()
-            raise
 
 
 def _checkpoint(connection: sqlite3.Connection) -> None:
@@ -255,22 +271,6 @@ def _make_folder(folder: Path) -> list[Path]:
     with contextlib.suppress(FileExistsError), (folder / ".gitignore").open("x") as ignore:
         ignore.write("*\n")
     return [folder, *(place.parent for place in missing)]
-
-
-def _allocate(write_ahead: Path) -> None:
-    """Give the write-ahead file its usual size at once; what lies behind its end is ignored.
-
-    A sync of a file that grows costs more than twice one of a file that does not.
-    """
-    allocate = getattr(os, "posix_fallocate", None)
-    if allocate is None:
-        return
-    with contextlib.suppress(OSError):
-        descriptor = os.open(write_ahead, os.O_RDWR)
-        try:
-            allocate(descriptor, 0, schema.WRITE_AHEAD_BYTES)
-        finally:
-            os.close(descriptor)
 
 
 def _sync_folder(folder: Path) -> None:
