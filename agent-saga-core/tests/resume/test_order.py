@@ -80,7 +80,10 @@ def test_no_order_makes_a_second_effect(
     shop = Shop(tmp_path_factory.mktemp("order"))
     numbers = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=5), "numbers")
     door = Door(shop)
-    for _ in range(data.draw(st.integers(1, 3), "runs")):
+    numbers.append(9)  # it is recorded: how many calls came before it is then known
+    door.shut = data.draw(st.sets(st.integers(1, 3)), "shut")
+    door.run(shop, numbers)
+    for _ in range(data.draw(st.integers(0, 2), "runs")):
         door.shut = data.draw(st.sets(st.integers(1, 3)), "shut")
         door.run(shop, data.draw(st.permutations(numbers), "order"))
     door.shut = set()
@@ -205,3 +208,15 @@ def test_parallel_calls_that_wait_for_their_turn(shop: Shop) -> None:
 
     assert asyncio.run(resumed()) == [1, 2]
     assert shop.world == [2, 1]
+
+
+def test_how_many_calls_came_after_the_last_recorded_one_is_not_known(shop: Shop) -> None:
+    """It looks like a run that changed, so it stops; nothing happens twice."""
+    door = Door(shop)
+    door.shut = {2}
+    door.run(shop, [1, 2])
+    door.shut = set()
+    with pytest.raises(SagaAborted) as caught:
+        door.run(shop, [2, 1], ends=True)
+    assert isinstance(caught.value.cause, ReplayConflict)
+    assert shop.world == [1, -1]

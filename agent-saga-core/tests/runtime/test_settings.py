@@ -29,6 +29,8 @@ def test_the_defaults_are_those_of_the_rules() -> None:
         "on_unsettled": "raise",
         "outside": "warn",
         "after_stuck": "halt",
+        "on_crash": "undo",
+        "resume_grace": 900.0,
         "tool_threads": 32,
         "stall_after": 30.0,
     }

@@ -66,7 +66,7 @@ def test_a_lost_attempt_that_is_not_repeated_is_undone(tmp_path):
 @pytest.mark.parametrize("durability", ["sync", "exit"])
 def test_a_killed_run_that_recovery_undid_is_not_gone_on_with(durability, tmp_path):
     world = killed(tmp_path, durability)
-    RecoveryDaemon(tmp_path / "log", settings=QUICK).recover_all()
+    RecoveryDaemon(tmp_path / "log", settings=QUICK).recover_all(undo_held=True)
     world.assert_restored()
     with crashing.saved(tmp_path) as saver:
         run = crashing.agent(tmp_path, saver)

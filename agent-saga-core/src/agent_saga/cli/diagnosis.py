@@ -9,8 +9,12 @@ import difflib
 import stat
 from typing import TYPE_CHECKING
 
+from agent_saga.recovery.hold import hold_text
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from agent_saga.recovery.hold import Hold
 
 __all__ = [
     "HINT",
@@ -19,6 +23,7 @@ __all__ = [
     "Finding",
     "folder_finding",
     "handler_findings",
+    "held_findings",
     "stranger_finding",
     "variable_findings",
 ]
@@ -121,6 +126,22 @@ def handler_findings(missing: Mapping[str, Sequence[str]]) -> list[Finding]:
             "Install the package that brings it, or name its module with --import.",
         )
         for name, sagas in sorted(missing.items())
+    ]
+
+
+def held_findings(held: Iterable[Hold]) -> list[Finding]:
+    """Name the sagas that recovery holds for their programs.
+
+    Args:
+        held: how long each is held.
+    """
+    return [
+        Finding(
+            HINT,
+            f"Saga {hold.saga} is held after a crash: {hold_text(hold)}.",
+            "Start its program again, or undo it now: agent-saga recover --undo-held",
+        )
+        for hold in held
     ]
 
 

@@ -63,18 +63,24 @@ def standing_lines(view: SagaView) -> list[str]:
     return lines
 
 
-def next_step(view: SagaView, log: Path) -> str:
+def next_step(view: SagaView, log: Path, *, held: bool = False) -> str:
     """Return what a person does next about this saga, or an empty string.
 
     Args:
         view: the saga.
         log: the log's path, for the command to paste.
+        held: its process died, and it is held for its program.
     """
     if view.clean:
         return ""
     place = wal_option(log)
     if view.state is SagaState.SUSPENDED and not view.faults:
         return "the program resumes it before its deadline: transaction(saga_id=…, resume=True)"
+    if held and not view.faults:
+        return (
+            "start its program again (saga_id=…, resume=True), or undo it now: "
+            f"agent-saga recover {place} --undo-held --import MODULE"
+        )
     if view.state in _OPEN and not view.faults:
         return f"agent-saga recover {place} --import MODULE (living processes are left alone)"
     if view.faults or view.standing or view.state is SagaState.REOPENED:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["apply", "fold", "resolve"]
 
 Facts = Mapping[str, Any]
+_FOR_EVER: Final = 1e9
 
 
 def fold(records: Iterable[WrittenRecord]) -> dict[str, SagaView]:
@@ -125,11 +126,29 @@ def _text(facts: object, *path: str) -> str:
 
 def _begin(view: SagaView, record: WrittenRecord) -> None:
     view.state = saga_after(view.state, record.event)
-    view.name = _text(facts_of(record), "about", "name")
+    facts = facts_of(record)
+    view.name = _text(facts, "about", "name")
+    view.resume_grace = _grace(facts.get("about"))
+
+
+def _grace(about: Any) -> float | None:
+    if not isinstance(about, Mapping) or about.get("on_crash") != "hold":
+        return None
+    grace = about.get("resume_grace")
+    if not isinstance(grace, int | float) or isinstance(grace, bool):
+        return None
+    return float(grace) if 0 <= grace < _FOR_EVER else None
 
 
 def _saga(view: SagaView, record: WrittenRecord) -> None:
     view.state = saga_after(view.state, record.event)
+    if record.event == Ev.SAGA_RESUMED:
+        view.claimed_for = ""
+
+
+def _claimed(view: SagaView, record: WrittenRecord) -> None:
+    view.state = saga_after(view.state, record.event)
+    view.claimed_for = _text(facts_of(record), "reason") or "unknown"
 
 
 def _closed(view: SagaView, record: WrittenRecord) -> None:
@@ -246,7 +265,6 @@ _ENDED: Final = (
     SagaState.CLOSED,
 )
 _SAGA_EVENTS: Final = (
-    Ev.SAGA_CLAIM,
     Ev.SAGA_SUSPENDED,
     Ev.SAGA_RESUMED,
     Ev.SAGA_RELEASED,
@@ -276,6 +294,7 @@ _TAKERS: Final[dict[str, Callable[[SagaView, WrittenRecord], None]]] = {
     **dict.fromkeys(_SAGA_EVENTS, _saga),
     **dict.fromkeys(_STEP_EVENTS, _step),
     Ev.SAGA_BEGIN: _begin,
+    Ev.SAGA_CLAIM: _claimed,
     Ev.SAGA_COMMITTED: _committed,
     Ev.SAGA_CLOSED: _closed,
     Ev.SAGA_UNWINDING: _unwinding,

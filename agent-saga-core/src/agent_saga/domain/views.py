@@ -76,10 +76,13 @@ class SagaView:
         contested: several writers wrote about it, so its state is known only from all its records
             together (`fold.resolve`).
         faults: what is wrong with its records; each makes it a human's case.
+        resume_grace: for how many seconds recovery holds it after a crash; None if it does not.
+        claimed_for: why it was claimed last; empty if its own program has it.
     """
 
     __slots__ = (
         "began",
+        "claimed_for",
         "contested",
         "epoch",
         "faults",
@@ -88,6 +91,7 @@ class SagaView:
         "name",
         "owners",
         "refused",
+        "resume_grace",
         "scopes",
         "state",
         "steps",
@@ -95,7 +99,8 @@ class SagaView:
 
     def __init__(self, saga: str) -> None:
         self.id = saga
-        self.name = ""
+        self.name = self.claimed_for = ""
+        self.resume_grace: float | None = None
         self.state = SagaState.NEW
         self.epoch = self.began = self.last = self.refused = 0
         self.steps: dict[str, StepView] = {}
@@ -108,6 +113,15 @@ class SagaView:
     def ended(self) -> bool:
         """Whether it reached an end that nothing has reopened."""
         return self.state in _ENDED_WELL
+
+    @property
+    def held_for(self) -> float | None:
+        """For how many seconds recovery leaves it to its program, if its owner is dead; or None.
+
+        Not once somebody has claimed it for anything else than to go on with it.
+        """
+        waits = self.state is SagaState.RUNNING and self.claimed_for in ("", "resume")
+        return self.resume_grace if waits else None
 
     @property
     def standing(self) -> list[StepView]:

@@ -127,6 +127,7 @@ class Boundary:
             saga = self.given or Saga(self.engine, options.name, options.labels, is_async=is_async)
             saga.root.is_async = is_async
             saga.suspendable = options.suspendable
+            saga.hold = options.hold
             saga.kit = options.kit
             saga.durable = options.durable
             active.opened(saga)

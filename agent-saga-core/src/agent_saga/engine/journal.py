@@ -63,8 +63,12 @@ def _begin(saga: Saga) -> None:
     with saga.lock:
         if saga.begun:
             return
-        about = {"name": saga.name, "labels": saga.labels}
-        payload, _ = masked({**about, "key": saga.key} if saga.key else about)
+        about: dict[str, Any] = {"name": saga.name, "labels": saga.labels}
+        if saga.key:
+            about["key"] = saga.key
+        if saga.hold is not None:
+            about |= {"on_crash": "hold", "resume_grace": saga.hold}
+        payload, _ = masked(about)
         saga.engine.wal.append(
             Ev.SAGA_BEGIN, saga=saga.id, epoch=saga.epoch, payload=_with_salt(payload, saga.salt)
         )

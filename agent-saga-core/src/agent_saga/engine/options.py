@@ -6,12 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_saga.engine.tool import COMMITS, one_of
+from agent_saga.errors import ConfigurationError
 
 _UNSETTLED = ("raise", "warn")
+_ON_CRASH = ("undo", "hold")
+_LONGEST = 366 * 86_400.0
 
 
 class BoundaryOptions:
     """How a boundary behaves.
+
+    Attributes:
+        hold: for how many seconds recovery holds the saga after a crash; None undoes it at once.
 
     Args:
         name: how people call it.
@@ -24,11 +30,14 @@ class BoundaryOptions:
         saga_id: an id of the user's own; `resume` goes on with the saga that has it.
         resume: go on with the recorded saga of this id, if there is one.
         suspendable: refuse, before its effect, a step that another process could not undo.
+        on_crash: "undo", or "hold" to let the program go on with it first.
+        resume_grace: for how many seconds recovery holds it then.
     """
 
     __slots__ = (
         "detached",
         "durable",
+        "hold",
         "kit",
         "labels",
         "name",
@@ -52,6 +61,8 @@ class BoundaryOptions:
         saga_id: str | None = None,
         resume: bool = False,
         suspendable: bool = False,
+        on_crash: str = "undo",
+        resume_grace: float = 900.0,
     ) -> None:
         self.name = name
         self.labels = labels
@@ -62,4 +73,20 @@ class BoundaryOptions:
         self.saga_id = saga_id
         self.resume = resume
         self.suspendable = suspendable
+        held = one_of("on_crash", on_crash, _ON_CRASH) == "hold"
+        self.hold = checked_grace(resume_grace) if held else None
         self.durable = one_of("commit", commit, COMMITS) == "durable"
+
+
+def checked_grace(seconds: object) -> float:
+    """Return for how long a saga is held.
+
+    Raises:
+        ConfigurationError: it is no number of seconds.
+    """
+    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not (number and 0 <= float(seconds) <= _LONGEST):  # type: ignore[arg-type]
+        raise ConfigurationError(
+            f"resume_grace= takes a number of seconds from 0 to {_LONGEST:.0f}, not {seconds!r}."
+        )
+    return float(seconds)  # type: ignore[arg-type]

@@ -9,7 +9,8 @@ Rules of this part (design 6, R2):
 - A call of the recorded run that was refused, or had not been announced when the run ended, left
   no step, and its number is free. A call that is none of the recorded ones takes such a number: so
   it does not matter in which order parallel calls come. There are only as many as there are free
-  numbers below the recorded ones; one call more is a `ReplayConflict`.
+  numbers below the recorded ones; one call more is a `ReplayConflict`. What came after the last
+  recorded call is not known: it is a new step only once the recorded ones are used.
 - Which object a method was called on is not recorded. A call of a method is therefore the recorded
   step only if it is also as many calls of this tool into its scope as that one was; else the two
   objects cannot be told apart: `ReplayConflict`.

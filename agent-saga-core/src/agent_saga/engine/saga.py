@@ -52,6 +52,7 @@ class Saga:
         "engine",
         "epoch",
         "fork",
+        "hold",
         "id",
         "in_flight",
         "key",
@@ -108,6 +109,7 @@ class Saga:
         self.key = ""
         self.replay: Replay | None = None
         self.suspendable = False
+        self.hold: float | None = None
         self.read_only = False
 
     def move(self, event: str) -> None:

@@ -14,7 +14,7 @@ from agent_saga.engine.wrap import SagaTool
 from agent_saga.errors import ConfigurationError
 from agent_saga.kit.status import Status, status_of
 from agent_saga.kit.tools import wrapped
-from agent_saga.runtime.composition import Runtime
+from agent_saga.runtime.composition import Runtime, on_crash_options
 from agent_saga.runtime.settings import Settings
 from agent_saga.wal.base import BaseWAL
 
@@ -113,6 +113,8 @@ class AgentKit:
         saga_id: str | None = None,
         resume: bool = False,
         suspendable: bool = False,
+        on_crash: str | None = None,
+        resume_grace: float | None = None,
     ) -> SagaScope:
         """Return a boundary of this kit; enter it with `with` or `async with`.
 
@@ -129,6 +131,7 @@ class AgentKit:
             saga_id=saga_id,
             resume=resume,
             suspendable=suspendable,
+            **on_crash_options(self.runtime.settings, on_crash, resume_grace),
         )
         origin = self.runtime.origin if saga_id is not None else None
         return SagaScope(self.runtime.engine, options, origin=origin)

@@ -21,7 +21,7 @@ from agent_saga.engine.ports import Engine
 from agent_saga.engine.tool import checked_name
 from agent_saga.errors import ConfigurationError
 from agent_saga.plugins.callables import is_async_callable
-from agent_saga.runtime.composition import Runtime, process_runtime
+from agent_saga.runtime.composition import Runtime, on_crash_options, process_runtime
 from agent_saga.wal.base import BaseWAL
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -40,6 +40,8 @@ def saga_scope(
     saga_id: str | None = None,
     resume: bool = False,
     suspendable: bool = False,
+    on_crash: str | None = None,
+    resume_grace: float | None = None,
 ) -> SagaScope:
     """Return a boundary: what fails inside it is undone.
 
@@ -56,6 +58,9 @@ def saga_scope(
         resume: go on with the saga of this id if there is one: recorded results are given again
             and do not run.
         suspendable: refuse, before its effect, a step that another process could not undo.
+        on_crash: if its process dies, recovery undoes it ("undo"), or holds it first for its
+            program to go on with ("hold"); the setting when not given.
+        resume_grace: for how many seconds it is held; then it is undone.
 
     Raises:
         DuplicateSaga: on entering, when the id was used and `resume` is not given.
@@ -77,6 +82,7 @@ def saga_scope(
         saga_id=saga_id,
         resume=resume,
         suspendable=suspendable,
+        **on_crash_options(runtime.settings, on_crash, resume_grace),
     )
 
     def engine() -> Engine:

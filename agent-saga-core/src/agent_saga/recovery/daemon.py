@@ -6,6 +6,7 @@ Rules of this part:
   waiting comes first.
 - A call that may still arrive is waited for: `watch` comes back to its saga in a later pass; a
   single pass (`recover_all`) waits by itself, after everything else.
+- A saga that its program may go on with is held for its time, and undone after it.
 - A writer is proved dead by its lock, once, before anything of the pass is waited for; from then
   on `settle_after` counts. For a released saga it counts from the pass that saw it first.
 - What could not be finished is tried again later and later. A person is told once.
@@ -25,9 +26,11 @@ from agent_saga.errors import AgentSagaError
 from agent_saga.recovery.calls import longest_arrival
 from agent_saga.recovery.cases import case_of, is_case
 from agent_saga.recovery.claim import OWNED, Place
+from agent_saga.recovery.hold import forget, held, hold_text
 from agent_saga.recovery.recover import (
     ELSEWHERE,
     FAILED,
+    HELD,
     LIVE,
     NEEDS_HUMAN,
     WAITING,
@@ -69,7 +72,7 @@ class Result(NamedTuple):
     @property
     def waiting(self) -> list[Recovered]:
         """The sagas that a later pass has to come back to."""
-        return [one for one in self.sagas if one.outcome in (WAITING, ELSEWHERE)]
+        return [one for one in self.sagas if one.outcome in (WAITING, ELSEWHERE, HELD)]
 
 
 class _Again:
@@ -114,13 +117,15 @@ class Daemon:
         self._dead_since: dict[tuple[str, str, int], float] = {}
         self._dead: frozenset[str] = frozenset()
         self._again: dict[str, _Again] = {}
+        self._undo_held = False
         self._stop = threading.Event()
 
-    def sweep(self, *, patient: bool) -> Result:
+    def sweep(self, *, patient: bool, undo_held: bool = False) -> Result:
         """Make one pass.
 
         Args:
             patient: wait for calls that may still arrive; otherwise they are left for a later pass.
+            undo_held: undo also what is held for its program to go on with.
 
         Raises:
             WALError: the directory as a whole is no log that can be read.
@@ -131,6 +136,7 @@ class Daemon:
         for saga in found.sagas.values():
             with contextlib.suppress(Exception):  # it is told when the saga's turn comes
                 self._owner_dead_since(saga)
+        self._undo_held = undo_held
         done = [self._recovered(saga, patient=patient) for saga in _in_order(found)]
         result = Result(
             [one for one in done if one is not None],
@@ -193,6 +199,9 @@ class Daemon:
         if found.problems:
             return Recovered(found.id, name, NEEDS_HUMAN, case_of(found))
         place = self._place()
+        hold = held(place.store, found.view)
+        if hold is not None and not (hold.over or self._undo_held):
+            return Recovered(found.id, name, HELD, hold_text(hold))
         now = place.engine.clock.monotonic()
         again = self._again.setdefault(found.id, _Again())
         if not patient and again.not_before > now:
@@ -202,6 +211,8 @@ class Daemon:
             return Recovered(found.id, name, WAITING, f"a call may arrive for another {left:.0f} s")
         done = recover_one(place, found, by=self._by, dead_since=since)
         again.took(done, place.engine.clock.monotonic())
+        if hold is not None and done.outcome != ELSEWHERE:
+            forget(place.store, found.id)
         return done
 
     def _owner_dead_since(self, found: Found) -> float | None:

@@ -50,6 +50,7 @@ UNDONE = "undone"
 SETTLED = "settled"
 NEEDS_HUMAN = "needs a human"
 FAILED = "failed"
+HELD = "held"
 ELSEWHERE = "claimed elsewhere"
 
 
@@ -58,8 +59,8 @@ class Recovered(NamedTuple):
 
     Attributes:
         saga, name: which saga.
-        outcome: "live", "waiting", "undone", "settled", "needs a human", "claimed elsewhere" or
-            "failed".
+        outcome: "live", "held", "waiting", "undone", "settled", "needs a human", "claimed
+            elsewhere" or "failed".
         reason: why, in words; empty when it is undone.
         report: the report of its unwinding, where it was unwound.
     """

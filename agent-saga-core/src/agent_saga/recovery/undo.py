@@ -50,12 +50,14 @@ class Plan(NamedTuple):
     Attributes:
         saga, name, state: which saga, and where it stands.
         steps: in the order in which they would be visited.
+        held: what it waits for first, in words; empty when nothing is waited for.
     """
 
     saga: str
     name: str
     state: str
     steps: list[Planned]
+    held: str = ""
 
     def as_dict(self) -> dict[str, object]:
         """Return the plan as plain data."""

@@ -166,6 +166,16 @@ def timing(settings: Settings) -> Timing:
     )
 
 
+def on_crash_options(
+    settings: Settings, on_crash: str | None, resume_grace: float | None
+) -> dict[str, Any]:
+    """Return what holds of a boundary's options for a crash: its own, else the settings."""
+    return {
+        "on_crash": settings.on_crash if on_crash is None else on_crash,
+        "resume_grace": settings.resume_grace if resume_grace is None else resume_grace,
+    }
+
+
 @functools.cache
 def process_runtime() -> Runtime:
     """Return the runtime of boundaries that belong to no kit and name no log or gate."""

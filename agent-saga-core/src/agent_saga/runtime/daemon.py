@@ -21,6 +21,7 @@ from agent_saga.errors import ConfigurationError
 from agent_saga.plugins.registry import process_handlers
 from agent_saga.recovery.claim import Place
 from agent_saga.recovery.daemon import Daemon, Result
+from agent_saga.recovery.hold import hold_text, looked_up
 from agent_saga.recovery.queue import cases, close_case, retry_case
 from agent_saga.recovery.recover import Recovered, recoverable
 from agent_saga.recovery.survey import Found, survey
@@ -78,15 +79,18 @@ class RecoveryDaemon:
         bounded = engine.timing._replace(undo_bounded=True, wait_to_settle=True)
         return Place(engine.with_timing(bounded), wal, self._store)
 
-    def recover_all(self) -> Any:
+    def recover_all(self, *, undo_held: bool = False) -> Any:
         """Make one pass over the log and recover everything that can be.
+
+        Args:
+            undo_held: undo also what is held for its program to go on with (`on_crash="hold"`).
 
         Crash: whatever was being undone is in the log; the next pass, of any process, goes on.
         Fails closed: a saga that cannot be read, proved dead, fenced or claimed is not acted on,
         and is in the result. Waits for calls that may still arrive. Returns a `Result`, or an
         awaitable of it.
         """
-        return _either(lambda: self._daemon.sweep(patient=True))
+        return _either(lambda: self._daemon.sweep(patient=True, undo_held=undo_held))
 
     def watch(
         self, interval: float = 5.0, *, after: Callable[[Result | None], object] | None = None
@@ -132,11 +136,10 @@ class RecoveryDaemon:
     def plans(self) -> list[Plan]:
         """Return what recovery would do about each saga that is not settled."""
         engine = self._runtime.engine()
-        return [
-            plan(engine, found)
-            for found in survey(self._daemon.path).sagas.values()
-            if not found.view.clean
-        ]
+        found = [saga for saga in survey(self._daemon.path).sagas.values() if not saga.view.clean]
+        held = looked_up(self._daemon.path, self._place().store, [saga.view for saga in found])
+        texts = {saga: hold_text(hold) for saga, hold in held.items()}
+        return [plan(engine, saga)._replace(held=texts.get(saga.id, "")) for saga in found]
 
     def plan(self, saga: str) -> Plan:
         """Return what undoing a saga would do; runs nothing.

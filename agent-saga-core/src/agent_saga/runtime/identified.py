@@ -19,6 +19,7 @@ Rules of this part (design 6, R3):
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 from pathlib import Path
@@ -43,8 +44,10 @@ from agent_saga.errors import (
     RecoveryError,
     SagaClosed,
     SagaUnwinding,
+    StateError,
 )
 from agent_saga.recovery.claim import Place, claimed
+from agent_saga.recovery.hold import forget
 from agent_saga.recovery.rebuild import rebuilt
 from agent_saga.recovery.survey import Found, look
 from agent_saga.recovery.suspended import overdue
@@ -54,6 +57,8 @@ from agent_saga.wal.directory import WRITERS
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.reader import Damage, scan_writer
 from agent_saga.wal.takeover import dead_writer
+
+log = logging.getLogger("agent_saga.recovery")
 
 _GOES_ON = frozenset({SagaState.RUNNING, SagaState.SUSPENDED, SagaState.RELEASED})
 _OPAQUE = re.compile(r"[A-Za-z0-9_-]{16}")
@@ -201,8 +206,17 @@ def _resumed(place: Place, found: Found, key: str) -> Saga:
         seq = journal.saga_event(saga, Ev.SAGA_RESUMED)
         place.wal.wait_durable(seq)
         place.wal.check_fence(saga.id, saga.epoch)
+        _forget_hold(place, saga.id)
         _finish_undoing(saga)
     return saga
+
+
+def _forget_hold(place: Place, saga: str) -> None:
+    """Clear what the store remembers of a crash; that it stays there does no harm."""
+    try:
+        forget(place.store, saga)
+    except StateError:
+        log.debug("since when saga %s was held could not be forgotten", saga, exc_info=True)
 
 
 def _check_goes_on(found: Found, key: str) -> None:

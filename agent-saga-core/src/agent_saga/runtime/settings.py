@@ -149,6 +149,17 @@ class Settings:
         _one_of("halt", "continue"),
         "what unwinding does after an inverse that failed for good",
     )
+    on_crash: Literal["undo", "hold"] = _setting(
+        "undo",
+        _one_of("undo", "hold"),
+        "what recovery does first with a saga whose process died (per boundary)",
+    )
+    resume_grace: float = _setting(
+        900.0,
+        _seconds_or_zero,
+        "how long a held saga waits for its program to go on with it; then it is undone",
+        unit="s",
+    )
     tool_threads: int = _setting(32, _count, "how many sync tools run at the same time")
     stall_after: float = _setting(
         30.0, _seconds, "after how long a disk that does not confirm is an error", unit="s"

@@ -86,6 +86,7 @@ class Plan:
             saga_id=self._saga_id,
             resume=self._saga_id is not None,
             suspendable=bool(self._thread),
+            on_crash="hold" if self._thread else None,
         )
 
     @contextlib.contextmanager

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agent_saga.cli.diagnosis import PROBLEM, Finding, handler_findings
+from agent_saga.cli.diagnosis import PROBLEM, Finding, handler_findings, held_findings
 from agent_saga.cli.exits import Exit
+from agent_saga.cli.holding import holds
 from agent_saga.cli.installation import (
     installation,
     log_findings,
@@ -72,8 +73,9 @@ def _contents(path: Path, registered: HandlerRegistry) -> list[Finding]:
         return [Finding(PROBLEM, error.message, error.fix)]
     needed = handlers_needed(log.sagas.values())
     missing = {name: ids for name, ids in needed.items() if name not in registered}
+    held = held_findings(holds(path, log.sagas.values()).values())
     damages = [Finding(PROBLEM, line) for line in damage_text(log.damages)] if log.broken else []
-    return [*damages, *handler_findings(missing)]
+    return [*damages, *held, *handler_findings(missing)]
 
 
 def _settings(settings: Settings) -> list[dict[str, Any]]:

@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agent_saga.cli.exits import Exit
+from agent_saga.cli.holding import holds
 from agent_saga.cli.options import log_options
 from agent_saga.cli.output import counted, printable, say, say_json, table
 from agent_saga.cli.place import log_path
 from agent_saga.cli.reading import LogView, damage_text, read_log
 from agent_saga.cli.story import moment
 from agent_saga.domain.lifecycle import SagaState
+from agent_saga.recovery.hold import hold_text
 
 if TYPE_CHECKING:
     from agent_saga.domain.views import SagaView
+    from agent_saga.recovery.hold import Hold
 
 __all__ = ["command"]
 
@@ -54,10 +57,12 @@ def command(
         and (name is None or saga.name == name)
         and not (not_clean and saga.clean)
     ]
+    held = holds(log.path, shown)
     if as_json:
-        say_json(_document(log, shown))
+        say_json(_document(log, shown, held))
     else:
         _print(log, shown)
+        say(*[f"{saga} is held: {hold_text(held[saga])}" for saga in held])
     return _exit(log, shown)
 
 
@@ -86,7 +91,7 @@ def _unclean(shown: list[SagaView]) -> int:
     return sum(not saga.clean for saga in shown)
 
 
-def _document(log: LogView, shown: list[SagaView]) -> dict[str, Any]:
+def _document(log: LogView, shown: list[SagaView], held: dict[str, Hold]) -> dict[str, Any]:
     return {
         "log": str(log.path),
         "whole": not log.broken,
@@ -100,6 +105,8 @@ def _document(log: LogView, shown: list[SagaView]) -> dict[str, Any]:
                 "steps": len(saga.steps),
                 "began_us": saga.began,
                 "last_us": saga.last,
+                "held": saga.id in held,
+                "held_until_us": held[saga.id].until if saga.id in held else None,
             }
             for saga in shown
         ],

@@ -28,6 +28,9 @@ __all__ = ["command"]
 @import_option
 @leave_missing_option
 @click.option("--dry-run", is_flag=True, help="Print what would be done; run nothing.")
+@click.option(
+    "--undo-held", is_flag=True, help="Undo also what is held for its program to go on with."
+)
 @log_options
 def command(
     wal_path: str | None,
@@ -35,6 +38,7 @@ def command(
     *,
     leave_missing: bool,
     dry_run: bool,
+    undo_held: bool,
     as_json: bool,
 ) -> Exit:
     """Undo what dead processes left, once; sagas of living processes are not touched.
@@ -47,7 +51,7 @@ def command(
         if dry_run:
             return _planned(daemon.plans(), as_json=as_json)
         check_handlers(daemon, leave_missing=leave_missing)
-        result = daemon.recover_all()
+        result = daemon.recover_all(undo_held=undo_held)
     if as_json:
         say_json({"sagas": as_document(result.sagas), "damages": result.damages})
     else:
@@ -74,5 +78,7 @@ def _planned(plans: list[Plan], *, as_json: bool) -> Exit:
     else:
         for plan in plans:
             say(f"{plan.saga} {printable(plan.name)!r} is {plan.state}:", *plan_lines(plan.steps))
+            if plan.held:
+                say(f"  held: {plan.held}")
         say(f"{counted(len(plans), 'saga')} to look after; nothing was run.")
     return Exit.NOT_CLEAN if plans else Exit.CLEAN

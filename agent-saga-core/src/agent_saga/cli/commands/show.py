@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agent_saga.cli.exits import Exit
+from agent_saga.cli.holding import holds
 from agent_saga.cli.options import log_options
 from agent_saga.cli.output import note, printable, say, say_json
 from agent_saga.cli.place import log_path
 from agent_saga.cli.reading import LogView, damage_text, read_log, records_of
 from agent_saga.cli.story import moment, stored, told
 from agent_saga.cli.verdict import headline, next_step, standing_lines
+from agent_saga.recovery.hold import hold_text
 
 if TYPE_CHECKING:
     from agent_saga.domain.views import SagaView
@@ -58,12 +60,16 @@ def _print(log: LogView, view: SagaView) -> None:
     for record, sentence in told(records_of(log.path, view.id)):
         say(f"  {moment(record.time)}  {sentence}")
     say("", *standing_lines(view))
-    step = next_step(view, log.path)
+    held = holds(log.path, [view]).get(view.id)
+    if held is not None:
+        say(f"Held: {hold_text(held)}.")
+    step = next_step(view, log.path, held=held is not None)
     if step:
         say(f"Next: {step}")
 
 
 def _document(log: LogView, view: SagaView) -> dict[str, Any]:
+    held = holds(log.path, [view]).get(view.id)
     return {
         "log": str(log.path),
         "whole": not log.broken,
@@ -72,9 +78,11 @@ def _document(log: LogView, view: SagaView) -> dict[str, Any]:
         "name": view.name,
         "state": view.state.value,
         "clean": view.clean,
+        "held": held is not None,
+        "held_until_us": held.until if held is not None else None,
         "faults": view.faults,
         "steps": [_step(view, step) for step in view.steps.values()],
-        "next": next_step(view, log.path),
+        "next": next_step(view, log.path, held=held is not None),
         "records": [
             {
                 "writer": record.writer,

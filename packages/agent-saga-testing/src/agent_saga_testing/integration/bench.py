@@ -76,7 +76,7 @@ class Bench:
 
     def recover(self) -> None:
         """Undo what dead processes left."""
-        RecoveryDaemon(self.folder / "log", settings=QUICK).recover_all()
+        RecoveryDaemon(self.folder / "log", settings=QUICK).recover_all(undo_held=True)
 
 
 class IntegrationCases(Conformance):
