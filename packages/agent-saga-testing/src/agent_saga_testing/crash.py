@@ -21,10 +21,11 @@ Rules of this part:
 - The worker and every daemon is a process of its own, and dies by SIGKILL or by `os._exit`: no
   handler of Python runs. They are forked from one server that has loaded the program and has never
   opened a log, so that a case costs milliseconds.
-- The world is a database file that the test reads by itself: what is counted does not go through
-  what is tested.
+- The world is kept and counted by another process still, which nobody kills: what is counted does
+  not go through what is tested, and a call that reached the world is counted whether or not its
+  caller lives to hear of it.
 - A kill is asked for ahead: at a record, at a system call of the log, at a point that the program
-  names, or after some time.
+  names, or after some time. A process can be stopped there instead, taken for dead, and revived.
 """
 
 from __future__ import annotations
@@ -41,11 +42,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_saga import Settings
+from agent_saga.domain.effective import facts_of
 from agent_saga.domain.fold import fold, resolve
+from agent_saga.domain.records import Ev
 from agent_saga.domain.views import SagaView
 from agent_saga.wal.format import Record
 from agent_saga.wal.reader import scan
+from agent_saga_testing.crash_kills import EXITED, KILLED, Kill, point
 from agent_saga_testing.world import World
+from agent_saga_testing.world_server import ServedWorld, WorldServer
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -53,107 +58,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EXITED", "KILLED", "Bench", "CrashLab", "Kill", "Server", "bench", "point"]
 
-KILLED: Final = -signal.SIGKILL
-"""The exit status of a process that was killed."""
-
-EXITED: Final = 86
-"""The exit status of a process that ended itself by `os._exit` where it was told to."""
-
 PATIENCE: Final = 60.0
 """Seconds after which a process that should have ended is killed and counted as a failure."""
-
-
-class Kill(NamedTuple):
-    """Where a process ends.
-
-    Attributes:
-        where: "record", "call", "point" or "time".
-        name: the event, the system call or the point; any when empty.
-        nth: at the how manieth of these, counted from 1.
-        after: when it is done, rather than before.
-        by: "kill" (SIGKILL) or "exit" (`os._exit`).
-        seconds: for "time": after how long, counted from the start of the program.
-    """
-
-    where: str
-    name: str = ""
-    nth: int = 1
-    after: bool = True
-    by: str = "kill"
-    seconds: float = 0.0
-
-    @classmethod
-    def at_record(
-        cls, event: str = "", nth: int = 1, *, after: bool = True, by: str = "kill"
-    ) -> Kill:
-        """End at a record of the log: before it is written, or when the system has it."""
-        return cls("record", event, nth, after, by)
-
-    @classmethod
-    def at_call(cls, name: str = "", nth: int = 1, *, after: bool = True, by: str = "kill") -> Kill:
-        """End at a system call of the log: before it, or when it has been made."""
-        return cls("call", name, nth, after, by)
-
-    @classmethod
-    def at_point(cls, name: str, nth: int = 1, *, by: str = "kill") -> Kill:
-        """End where the program says `point(name)`."""
-        return cls("point", name, nth, after=True, by=by)
-
-    @classmethod
-    def after_seconds(cls, seconds: float, *, by: str = "kill") -> Kill:
-        """End after some time, wherever that is."""
-        return cls("time", seconds=seconds, by=by)
-
-
-class Trigger:
-    """Ends this process at the place that a `Kill` names."""
-
-    def __init__(self, kill: Kill | None) -> None:
-        self._kill = kill
-        self._left = kill.nth if kill is not None else 0
-        self._lock = threading.Lock()
-        if kill is not None and kill.where == "time":
-            timer = threading.Timer(kill.seconds, self._end)
-            timer.daemon = True
-            timer.start()
-
-    def wants(self, event: str) -> bool:
-        """Say whether a record of this event may be the place."""
-        kill = self._kill
-        return kill is not None and kill.where == "record" and kill.name in ("", event)
-
-    def reached(self, where: str, name: str, *, after: bool) -> None:
-        """Say that a place is reached; does not return if it is the one."""
-        kill = self._kill
-        if kill is None or (kill.where, kill.after) != (where, after):
-            return
-        if kill.name and kill.name != name:
-            return
-        with self._lock:
-            self._left -= 1
-            if self._left == 0:
-                self._end()
-
-    def _end(self) -> None:
-        if self._kill is not None and self._kill.by == "exit":
-            os._exit(EXITED)
-        os.kill(os.getpid(), signal.SIGKILL)
-        time.sleep(PATIENCE)
-
-
-_trigger: list[Trigger] = []
-
-
-def arm(kill: Kill | None) -> Trigger:
-    """Ask for the end of this process at a place; returns what must be told of places."""
-    _trigger[:] = [Trigger(kill)]
-    return _trigger[0]
-
-
-def point(name: str) -> None:
-    """Name a place of a program at which a test may end it; does nothing otherwise."""
-    for trigger in _trigger:
-        trigger.reached("point", name, after=True)
 
 
 class CrashLab:
@@ -166,6 +72,13 @@ class CrashLab:
         server: processes are forked from this one; a server of its own when not given.
         settings: settings of agent-saga for every process, by field name.
         argument: plain data that the program finds at `Bench.argument`.
+
+    Attributes:
+        log: the path of the log.
+        world: what the processes act on; it is counted by a process of its own.
+        clock: seconds by which the wall clock is off in processes that are started from now on.
+        presumed_dead: writers of the log that daemons take for dead from now on; see
+            `presume_dead`.
     """
 
     def __init__(
@@ -180,12 +93,14 @@ class CrashLab:
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.log = self.folder / "log"
-        self.world = World(self.folder / "world.sqlite")
         self.program = program
         self.argument = argument
         self.settings = {"settle_after": 0.0, "inverse_delay": 0.0, **(settings or {})}
+        self.clock = 0.0
+        self.presumed_dead: tuple[str, ...] = ()
         self._own = Server() if server is None else None
-        self._server = server or self._own
+        self._server: Server = server or self._own or Server()
+        self.world = ServedWorld(self.folder / "world.sqlite", self._server.world)
 
     def run(self, kill: Kill | None = None) -> int:
         """Run the program in a process; return its exit status (negative: the signal)."""
@@ -214,7 +129,35 @@ class CrashLab:
 
     def wait(self, process: int) -> int:
         """Wait until a process has ended; return its exit status (negative: the signal)."""
-        return int(self._ask("wait", process))
+        return int(self._server.ask("wait", process))
+
+    def stopped(self, process: int) -> bool:
+        """Wait until a process has stopped, or has ended without; say which (True: stopped)."""
+        return bool(self._server.ask("stopped", process))
+
+    def revive(self, process: int) -> None:
+        """Let a process that has stopped go on."""
+        os.kill(process, signal.SIGCONT)
+
+    def kill(self, process: int) -> None:
+        """Kill a process now, wherever it is; `wait` for it afterwards."""
+        os.kill(process, signal.SIGKILL)
+
+    def presume_dead(self, process: int) -> None:
+        """Let every daemon from now on take a process for dead, although it may live.
+
+        No lock of one host errs like this; a lost lease between hosts may.
+        """
+        mine = [
+            record.writer
+            for record in self.records()
+            if record.event == Ev.WRITER_OPEN and facts_of(record).get("pid") == process
+        ]
+        self.presumed_dead = (*self.presumed_dead, *mine)
+
+    def retry(self, kill: Kill | None = None) -> int:
+        """Let an operator, in a process, retry every case of the queue; return its exit status."""
+        return self.wait(self._start("operator", kill))
 
     def views(self) -> dict[str, SagaView]:
         """Return the sagas as a reader of the log sees them."""
@@ -231,19 +174,23 @@ class CrashLab:
 
     def close(self) -> None:
         """End the laboratory's own server, if it has one."""
+        self.world.forget()
         if self._own is not None:
             self._own.close()
 
     def _start(self, role: str, kill: Kill | None) -> int:
         order = Order(
-            role, self.program, str(self.folder), tuple(self.settings.items()), self.argument, kill
+            role,
+            self.program,
+            str(self.folder),
+            tuple(self.settings.items()),
+            self.argument,
+            kill,
+            self._server.world,
+            self.clock,
+            self.presumed_dead,
         )
-        return int(self._ask("start", order))
-
-    def _ask(self, what: str, about: object) -> Any:
-        if self._server is None:
-            raise RuntimeError("The laboratory is closed.")
-        return self._server.ask(what, about)
+        return int(self._server.ask("start", order))
 
     def __enter__(self) -> Self:
         return self
@@ -266,6 +213,9 @@ class Order(NamedTuple):
     settings: tuple[tuple[str, Any], ...]
     argument: object
     kill: Kill | None
+    world: str = ""
+    clock: float = 0.0
+    presumed_dead: tuple[str, ...] = ()
 
 
 class Bench:
@@ -281,11 +231,23 @@ class Bench:
     def __init__(self, order: Order) -> None:
         folder = Path(order.folder)
         self.log = folder / "log"
-        self.world = World(folder / "world.sqlite")
+        place = folder / "world.sqlite"
+        self.world = ServedWorld(place, order.world) if order.world else World(place)
         self.settings = Settings(**dict(order.settings))
         self.argument = order.argument
+        self.move_clock(order.clock)
+
+    def move_clock(self, seconds: float) -> None:
+        """Put the wall clock of this process forward, or back; the monotonic one goes on."""
+        shift = self._shift = self._shift + seconds
+        if shift:
+            time.time = lambda: _TIME() + shift
+            time.time_ns = lambda: _TIME_NS() + round(shift * 1e9)
+
+    _shift = 0.0
 
 
+_TIME, _TIME_NS = time.time, time.time_ns
 _bench: list[Bench] = []
 
 
@@ -306,13 +268,18 @@ def bench() -> Bench:
 
 
 class Server:
-    """A process that has loaded agent-saga, and forks workers and daemons.
+    """A process that has loaded agent-saga, and forks workers and daemons; and a world's server.
 
     Args:
         path: folders in which programs are found, beside the usual ones.
+
+    Attributes:
+        world: the address at which worlds are kept.
     """
 
     def __init__(self, path: Sequence[str | os.PathLike[str]] = ()) -> None:
+        self._worlds = WorldServer()
+        self.world = self._worlds.address
         found = os.pathsep.join([*(os.fspath(one) for one in path), *filter(None, sys.path)])
         self._process = subprocess.Popen(
             [sys.executable, "-c", "from agent_saga_testing.crash_server import main; main()"],
@@ -345,6 +312,7 @@ class Server:
             self._process.kill()
             if self._process.stdout is not None:
                 self._process.stdout.close()
+            self._worlds.close()
 
     def __enter__(self) -> Self:
         return self

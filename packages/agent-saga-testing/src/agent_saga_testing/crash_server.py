@@ -2,6 +2,7 @@
 
 Rules of this part:
 
+- What every process would look up once, about what is installed, the server looks up for all.
 - The server itself opens no log, starts no thread and keeps nothing of a case: what is forked from
   it is as fresh as a new interpreter that has loaded the same modules.
 - A child never comes back into the server's code: it ends by `os._exit`, by a kill, or by the end
@@ -14,6 +15,7 @@ from __future__ import annotations
 import importlib
 import os
 import pickle
+import select
 import signal
 import sys
 import time
@@ -22,10 +24,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from agent_saga import RecoveryDaemon, set_default_wal
+from agent_saga.errors import AgentSagaError
 from agent_saga.plugins.process import process_plugins
+from agent_saga.plugins.releases import release_of
 from agent_saga.wal.file import FileWAL
+from agent_saga.wal.lock import LOCK_FILE
 from agent_saga.wal.os_port import OsPort
-from agent_saga_testing.crash import PATIENCE, Bench, Order, Trigger, arm, use
+from agent_saga_testing.crash import PATIENCE, Bench, Order, use
+from agent_saga_testing.crash_kills import Trigger, arm
 
 __all__ = ["main"]
 
@@ -34,14 +40,30 @@ _MORE_CALLS = ("replace", "unlink", "mkdir", "flock")
 
 
 class CrashingPort(OsPort):
-    """Tells a trigger of every system call that changes something."""
+    """Tells a trigger of every system call that changes something; errs about who is dead."""
 
-    def __init__(self, trigger: Trigger) -> None:
+    def __init__(self, trigger: Trigger, presumed_dead: tuple[str, ...]) -> None:
+        self._presumed_dead = presumed_dead
+        self._locks: set[int] = set()
         for name in (*_CALLS, *_MORE_CALLS):
             setattr(self, name, self._told(trigger, name))
 
+    def open(self, path: str, flags: int, mode: int = 0o600) -> int:
+        """Open a file; remember the locks of writers that are taken for dead."""
+        fd = super().open(path, flags, mode)
+        place = Path(path)
+        if place.name == LOCK_FILE and place.parent.name in self._presumed_dead:
+            self._locks.add(fd)
+        else:
+            self._locks.discard(fd)
+        return fd
+
+    def flock(self, fd: int) -> bool:
+        """Take a lock; that of a writer that is taken for dead seems free."""
+        return super().flock(fd) or fd in self._locks
+
     def _told(self, trigger: Trigger, name: str) -> Any:
-        call = getattr(super(), name)
+        call = getattr(self, name)
 
         def told(*args: Any, **kwargs: Any) -> Any:
             trigger.reached("call", name, after=False)
@@ -55,8 +77,8 @@ class CrashingPort(OsPort):
 class CrashingWAL(FileWAL):
     """Tells a trigger of every record, before it is appended and when the system has it."""
 
-    def __init__(self, path: Path, trigger: Trigger) -> None:
-        super().__init__(path, CrashingPort(trigger))
+    def __init__(self, path: Path, trigger: Trigger, presumed_dead: tuple[str, ...]) -> None:
+        super().__init__(path, CrashingPort(trigger, presumed_dead))
         self._trigger = trigger
 
     def append(self, event: str, **fields: Any) -> int:
@@ -82,34 +104,84 @@ class CrashingWAL(FileWAL):
 def main() -> None:
     """Carry out orders until there are none."""
     orders, answers = sys.stdin.buffer, sys.stdout.buffer
-    started: set[int] = set()
     process_plugins().load()
+    release_of("agent_saga")
+    children = Children()
     try:
         while True:
             try:
                 what, about = pickle.load(orders)  # noqa: S301 - written by the test
             except EOFError:
                 return
-            _answer(answers, what, about, started)
+            _answer(answers, what, about, children)
     finally:
-        for number in started:
-            os.kill(number, signal.SIGKILL)
-            os.waitpid(number, 0)
+        children.end()
 
 
-def _answer(answers: BinaryIO, what: str, about: Any, started: set[int]) -> None:
+def _answer(answers: BinaryIO, what: str, about: Any, children: Children) -> None:
     try:
-        if what == "start":
-            value: object = _start(about)
-            started.add(int(str(value)))
-        else:
-            value = _wait(about)
-            started.discard(about)
-        answer: tuple[bool, object] = (True, value)
+        answer: tuple[bool, object] = (True, getattr(children, what)(about))
     except Exception as error:
         answer = (False, error)
     pickle.dump(answer, answers)
     answers.flush()
+
+
+class Children:
+    """The processes that were started and that nobody has waited for."""
+
+    def __init__(self) -> None:
+        self._running: dict[int, int] = {}
+        self._ended: dict[int, int] = {}
+
+    def start(self, order: Order) -> int:
+        """Start a process; return its number."""
+        number = _start(order)
+        self._running[number] = os.pidfd_open(number) if hasattr(os, "pidfd_open") else -1
+        return number
+
+    def wait(self, number: int) -> int:
+        """Wait until a process has ended; return how."""
+        if number not in self._ended and self._poll(number, stops=False) is None:
+            os.kill(number, signal.SIGKILL)
+            self._poll(number, stops=False)
+            raise TimeoutError(f"The process {number} did not end within {PATIENCE} s.")
+        return self._ended.pop(number)
+
+    def stopped(self, number: int) -> bool:
+        """Wait until a process has stopped or ended; say whether it has stopped."""
+        if number in self._ended:
+            return False
+        return self._poll(number, stops=True) is True
+
+    def end(self) -> None:
+        """Kill what is left."""
+        for number in list(self._running):
+            os.kill(number, signal.SIGKILL)
+            os.waitpid(number, 0)
+
+    def _poll(self, number: int, *, stops: bool) -> bool | None:
+        """Return True when it has stopped, False when it has ended, None if neither in time."""
+        deadline = time.monotonic() + PATIENCE
+        descriptor = self._running[number]
+        while time.monotonic() < deadline:
+            ended, status = os.waitpid(number, os.WNOHANG | (os.WUNTRACED if stops else 0))
+            if ended and os.WIFSTOPPED(status):
+                return True
+            if ended:
+                self._forget(number, os.waitstatus_to_exitcode(status))
+                return False
+            if descriptor >= 0 and not stops:
+                select.select([descriptor], [], [], PATIENCE)
+            else:
+                time.sleep(0.001)
+        return None
+
+    def _forget(self, number: int, status: int) -> None:
+        self._ended[number] = status
+        descriptor = self._running.pop(number)
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def _start(order: Order) -> int:
@@ -128,19 +200,6 @@ def _start(order: Order) -> int:
         os._exit(status)
 
 
-def _wait(number: int) -> int:
-    end = time.monotonic() + PATIENCE
-    while True:
-        ended, status = os.waitpid(number, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status)
-        if time.monotonic() > end:
-            os.kill(number, signal.SIGKILL)
-            os.waitpid(number, 0)
-            raise TimeoutError(f"The process {number} did not end within {PATIENCE} s.")
-        time.sleep(0.002)
-
-
 def _function(program: str) -> Any:
     module, _, name = program.partition(":")
     return getattr(importlib.import_module(module), name)
@@ -153,20 +212,40 @@ def _work(order: Order) -> int:
         os.dup2(null, descriptor)
     made = Bench(order)
     use(made)
-    wal = CrashingWAL(made.log, arm(order.kill))
-    if order.role == "daemon":
-        daemon = RecoveryDaemon(wal, settings=made.settings)
-        result = daemon.recover_all()
-        daemon.close()
-        wal.close()
-        return 0 if result.clean else 1
+    wal = CrashingWAL(made.log, arm(order.kill), order.presumed_dead)
+    work = {"worker": _program, "daemon": _recover, "operator": _retry}[order.role]
+    status = work(order, made, wal)
+    wal.close()
+    return status
+
+
+def _program(order: Order, made: Bench, wal: CrashingWAL) -> int:
     set_default_wal(wal)
-    status = 0
     try:
         _function(order.program)(made)
     except Exception:
-        status = 1
-    wal.close()
+        return 1
+    return 0
+
+
+def _recover(_order: Order, made: Bench, wal: CrashingWAL) -> int:
+    daemon = RecoveryDaemon(wal, settings=made.settings)
+    result = daemon.recover_all()
+    daemon.close()
+    return 0 if result.clean else 1
+
+
+def _retry(_order: Order, made: Bench, wal: CrashingWAL) -> int:
+    daemon = RecoveryDaemon(wal, settings=made.settings)
+    status = 0
+    for case in daemon.cases():
+        try:
+            done = daemon.retry(case.id, by="operator")
+        except AgentSagaError:
+            status = 1
+        else:
+            status = status or (1 if done.needs_human else 0)
+    daemon.close()
     return status
 
 

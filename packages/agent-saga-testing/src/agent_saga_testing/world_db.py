@@ -7,6 +7,7 @@ Rules of this part:
 - A call that takes hold gets the next moment: a request that arrives late takes hold later than its
   number says.
 - Every use opens a connection of its own and closes it: a killed process leaves nothing half done.
+  Only a process that nobody kills may keep one open; it then takes requests one at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,18 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["Kind", "Outcome", "create", "effect", "open_world", "record", "settle", "take_fault"]
+__all__ = [
+    "Kind",
+    "Outcome",
+    "create",
+    "effect",
+    "forget",
+    "keep_open",
+    "open_world",
+    "record",
+    "settle",
+    "take_fault",
+]
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS calls (
@@ -57,11 +69,33 @@ def create(path: Path) -> None:
             db.execute(statement)
 
 
+_kept: dict[Path, sqlite3.Connection] = {}
+
+
+def keep_open(path: Path) -> None:
+    """Keep the connection to a world open until `forget`, in this process."""
+    if path not in _kept:
+        _kept[path] = _connected(path)
+
+
+def forget(path: Path) -> None:
+    """Close a connection that was kept open."""
+    if path in _kept:
+        _kept.pop(path).close()
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, isolation_level=None, timeout=60, check_same_thread=False)
+    db.execute("PRAGMA synchronous = OFF")
+    return db
+
+
 @contextlib.contextmanager
 def open_world(path: Path) -> Iterator[sqlite3.Connection]:
     """Give a connection inside a transaction, which is committed when the block ends well."""
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None, timeout=60)) as db:
-        db.execute("PRAGMA synchronous = OFF")
+    kept = _kept.get(path)
+    opened = contextlib.closing(_connected(path)) if kept is None else contextlib.nullcontext(kept)
+    with opened as db:
         db.execute("BEGIN IMMEDIATE")
         try:
             yield db
