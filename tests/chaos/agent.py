@@ -5,7 +5,7 @@ The provider knows idempotency keys; its world is a database file that the test 
 
 from __future__ import annotations
 
-from agent_saga import AgentKit, Applied, NotApplied, Settings
+from agent_saga import AgentKit, Applied, NotApplied, SagaAborted, Settings
 from agent_saga_testing.crash import Bench, bench, point
 
 CUSTOMERS = ("ann", "bob", "cid")
@@ -39,10 +39,15 @@ def find(*, idempotency_key: str) -> Applied | NotApplied:
 
 def run(here: Bench) -> None:
     """Charge three customers; fail at the end if that is asked for."""
-    with kit.transaction():
-        for customer in CUSTOMERS:
-            charge(customer)
-            point(f"between {customer} and the next")
-        if here.argument == "fail":
-            raise RuntimeError("the agent's plan failed")
+    try:
+        with kit.transaction():
+            for customer in CUSTOMERS:
+                charge(customer)
+                point(f"between {customer} and the next")
+            if here.argument == "fail":
+                raise RuntimeError("the agent's plan failed")
+    except SagaAborted as aborted:
+        said = here.log.with_name("said")
+        said.write_text(f"{aborted}\n{type(aborted.cause).__name__}: {aborted.cause}", "utf-8")
+        raise
     point("after the commit")

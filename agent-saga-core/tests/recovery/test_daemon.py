@@ -465,3 +465,38 @@ def test_a_pass_reads_the_log_at_most_twice(log, world, monkeypatch):
     assert outcomes.pop("reopened") == "needs a human"
     assert set(outcomes.values()) == {"undone"}
     assert set(Counter(reads).values()) == {2}
+
+
+@pytest.mark.parametrize(
+    ("ending", "outcome"),
+    [
+        (Ev.SAGA_COMMITTED, "settled"),
+        (Ev.SAGA_ROLLED_BACK, "settled"),
+        (Ev.SAGA_PARTIAL, "needs a human"),
+    ],
+)
+def test_a_saga_that_ends_by_itself_between_two_looks_is_no_work_left(
+    log, world, monkeypatch, ending, outcome
+):
+    """Its process ends it and exits while a pass is on its way: nobody is told that it waits."""
+    past = log.past().begin()
+    past.applied("a")
+
+    def surveyed(*args, **options):
+        found = surveying.survey(*args, **options)
+        if ending != Ev.SAGA_COMMITTED:
+            past.unwinding()
+        if ending == Ev.SAGA_ROLLED_BACK:
+            past.compensating("a")
+            past.write(Ev.STEP_COMPENSATED, "a", by="handler")
+        elif ending == Ev.SAGA_PARTIAL:
+            past.write(Ev.STEP_ORPHANED, "a", reason="it has no inverse")
+        past.end(ending, unsettled=[])
+        past.die()
+        return found
+
+    monkeypatch.setattr("agent_saga.recovery.daemon.survey", surveyed)
+    result = log.daemon().recover_all()
+    assert [one.outcome for one in result.sagas] == [outcome]
+    assert result.clean == (outcome == "settled")
+    assert world.undone == []

@@ -11,6 +11,7 @@ import pytest
 from agent_saga.errors import WALCorrupt, WALFormatError
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.format import Record, first_hash, hash_after, hash_bytes, parsed
+from agent_saga.wal.os_port import OsPort
 from agent_saga.wal.reader import Damage, records, scan
 from agent_saga_testing.faults import FaultyPort
 
@@ -317,3 +318,44 @@ def test_foreign_folders_and_files_are_passed_over(tmp_path, segment, look):
     found, damages = look()
     assert damages == []
     assert numbers(found) == list(range(COUNT))
+
+
+class ClosingPort(OsPort):
+    """Its log is closed between the listing and the first look into a segment."""
+
+    def __init__(self, log: FileWAL) -> None:
+        self.log = log
+
+    def open(self, path: str, flags: int, mode: int = 0o600) -> int:
+        if "seg-" in path:
+            self.log.close()
+        return super().open(path, flags, mode)
+
+
+def test_segments_that_a_live_writer_prepared_and_removed_are_no_damage(tmp_path, open_log):
+    log = open_log()
+    log.append("STEP_COMMITTED", saga="s", payload={"n": 1})
+    log.barrier_sync()
+    listed = len(list(tmp_path.rglob("seg-*.jsonl")))
+    found = list(scan(tmp_path / "log", ClosingPort(log)))
+    assert len(list(tmp_path.rglob("seg-*.jsonl"))) < listed, "nothing was removed meanwhile"
+    assert [one for one in found if isinstance(one, Damage)] == []
+    assert numbers([one for one in found if isinstance(one, Record)]) == [1]
+
+
+def test_a_removed_segment_that_held_records_is_missed(tmp_path, open_log):
+    log = open_log()
+    for n in range(COUNT):
+        log.append("STEP_COMMITTED", saga=f"saga {n}", payload={"n": n, "text": "x" * 25_000})
+        log.barrier_sync()
+    log.close()
+    segments = sorted(tmp_path.rglob("seg-*.jsonl"))
+    assert len(segments) >= 3
+
+    class RemovingPort(OsPort):
+        def open(self, path: str, flags: int, mode: int = 0o600) -> int:
+            segments[1].unlink(missing_ok=True)
+            return super().open(path, flags, mode)
+
+    damages = [one for one in scan(tmp_path / "log", RemovingPort()) if isinstance(one, Damage)]
+    assert [damage.kind for damage in damages] == ["damage"]

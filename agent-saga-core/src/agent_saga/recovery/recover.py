@@ -28,9 +28,10 @@ from agent_saga.engine.saga import Saga
 from agent_saga.engine.settle import settle_unknown
 from agent_saga.engine.unwind import unwind
 from agent_saga.errors import AgentSagaError, ClaimRefused, one_line
+from agent_saga.recovery.cases import case_of, is_case
 from agent_saga.recovery.claim import OWNED, Claimed, Place, claimed, give_back
 from agent_saga.recovery.rebuild import rebuilt
-from agent_saga.recovery.survey import Found
+from agent_saga.recovery.survey import Found, look
 from agent_saga.recovery.suspended import overdue
 
 log = logging.getLogger("agent_saga.recovery")
@@ -122,13 +123,31 @@ def recover_one(place: Place, found: Found, *, by: str, dead_since: float) -> Re
         ) as claim:
             return _acted(place, claim, dead_since)
     except ClaimRefused as refusal:
-        return Recovered(found.id, name, ELSEWHERE, refusal.message)
+        return _left_to_others(place, found, refusal)
     except AgentSagaError as error:
         log.warning("saga %s could not be recovered: %s", found.id, error)
         return Recovered(found.id, name, FAILED, error.message)
     except Exception as error:
         log.exception("saga %s could not be recovered", found.id)
         return Recovered(found.id, name, FAILED, f"{type(error).__name__}: {error}")
+
+
+def _left_to_others(place: Place, found: Found, refusal: ClaimRefused) -> Recovered:
+    """Say what became of a saga that was not claimed: others may have brought it to its end."""
+    name = found.view.name
+    now = _looked(place, found)
+    if now is None or recoverable(now) or unsettled(now):
+        return Recovered(found.id, name, ELSEWHERE, refusal.message)
+    if is_case(now):
+        return Recovered(found.id, name, NEEDS_HUMAN, case_of(now))
+    return Recovered(found.id, name, SETTLED, f"it is {now.view.state.value} without this pass")
+
+
+def _looked(place: Place, found: Found) -> Found | None:
+    try:
+        return look(place.wal.path, found.id)
+    except AgentSagaError:
+        return None
 
 
 def _check_open(found: Found) -> None:

@@ -7,6 +7,8 @@ Rules of this part:
   what stands before a long run of zeros, since no line holds a zero.
 - A line longer than any record is given as one line without content, and so is what the operating
   system cannot read: both are bad places, not errors.
+- A live writer removes segments that it prepared and never used. One that is gone when its turn
+  comes held nothing; what a removed one did hold is missed by the sequence of those that follow.
 """
 
 from __future__ import annotations
@@ -66,6 +68,8 @@ def lines_of(
         try:
             fd = port.open(os.path.join(folder, segments[index]), os.O_RDONLY)
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and _is_gone(port, folder, segments[index]):
+                continue
             problem = f"the segment cannot be opened ({error})"
             yield Line(index, start, start, b"", problem=problem)
             continue
@@ -73,6 +77,14 @@ def lines_of(
             yield from _lines_in(port, fd, index, start)
         finally:
             port.close(fd)
+
+
+def _is_gone(port: OsPort, folder: str, segment: str) -> bool:
+    """Say whether a segment that was listed is there no more."""
+    try:
+        return segment not in segments_in(port, folder)
+    except OSError:
+        return False
 
 
 def _lines_in(port: OsPort, fd: int, index: int, offset: int) -> Iterator[Line]:

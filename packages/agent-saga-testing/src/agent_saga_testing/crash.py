@@ -50,7 +50,7 @@ from agent_saga.wal.format import Record
 from agent_saga.wal.reader import scan
 from agent_saga_testing.crash_kills import EXITED, KILLED, Kill, point
 from agent_saga_testing.world import World
-from agent_saga_testing.world_server import ServedWorld, WorldServer
+from agent_saga_testing.world_server import ServedWorld, WorldServer, search_path
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -280,10 +280,9 @@ class Server:
     def __init__(self, path: Sequence[str | os.PathLike[str]] = ()) -> None:
         self._worlds = WorldServer()
         self.world = self._worlds.address
-        found = os.pathsep.join([*(os.fspath(one) for one in path), *filter(None, sys.path)])
         self._process = subprocess.Popen(
             [sys.executable, "-c", "from agent_saga_testing.crash_server import main; main()"],
-            env={**os.environ, "PYTHONPATH": found},
+            env={**os.environ, "PYTHONPATH": search_path(path)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

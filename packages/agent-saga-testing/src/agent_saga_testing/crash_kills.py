@@ -114,7 +114,8 @@ class Trigger:
         if kill.by == "block":
             time.sleep(kill.blocks)
         elif kill.by == "stop":
-            os.kill(os.getpid(), signal.SIGSTOP)
+            # Sent to this thread, not to the process: it stops here, whatever the others do.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         elif kill.by == "exit":
             os._exit(EXITED)
         else:

@@ -20,6 +20,7 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -27,6 +28,7 @@ from agent_saga import RecoveryDaemon, set_default_wal
 from agent_saga.errors import AgentSagaError
 from agent_saga.plugins.process import process_plugins
 from agent_saga.plugins.releases import release_of
+from agent_saga.wal.directory import WRITERS
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.lock import LOCK_FILE
 from agent_saga.wal.os_port import OsPort
@@ -40,30 +42,14 @@ _MORE_CALLS = ("replace", "unlink", "mkdir", "flock")
 
 
 class CrashingPort(OsPort):
-    """Tells a trigger of every system call that changes something; errs about who is dead."""
+    """Tells a trigger of every system call that changes something."""
 
-    def __init__(self, trigger: Trigger, presumed_dead: tuple[str, ...]) -> None:
-        self._presumed_dead = presumed_dead
-        self._locks: set[int] = set()
+    def __init__(self, trigger: Trigger) -> None:
         for name in (*_CALLS, *_MORE_CALLS):
             setattr(self, name, self._told(trigger, name))
 
-    def open(self, path: str, flags: int, mode: int = 0o600) -> int:
-        """Open a file; remember the locks of writers that are taken for dead."""
-        fd = super().open(path, flags, mode)
-        place = Path(path)
-        if place.name == LOCK_FILE and place.parent.name in self._presumed_dead:
-            self._locks.add(fd)
-        else:
-            self._locks.discard(fd)
-        return fd
-
-    def flock(self, fd: int) -> bool:
-        """Take a lock; that of a writer that is taken for dead seems free."""
-        return super().flock(fd) or fd in self._locks
-
     def _told(self, trigger: Trigger, name: str) -> Any:
-        call = getattr(self, name)
+        call = getattr(super(), name)
 
         def told(*args: Any, **kwargs: Any) -> Any:
             trigger.reached("call", name, after=False)
@@ -74,11 +60,24 @@ class CrashingPort(OsPort):
         return told
 
 
+def presume_dead(log: Path, writers: Iterable[str]) -> None:
+    """Let the locks of some writers seem free to this process, whoever holds them."""
+    locks = {(log / WRITERS / writer / LOCK_FILE).stat().st_ino for writer in writers}
+    if not locks:
+        return
+    tried = OsPort.flock
+
+    def flock(port: OsPort, fd: int) -> bool:
+        return tried(port, fd) or port.fstat(fd).st_ino in locks
+
+    OsPort.flock = flock  # type: ignore[method-assign]
+
+
 class CrashingWAL(FileWAL):
     """Tells a trigger of every record, before it is appended and when the system has it."""
 
-    def __init__(self, path: Path, trigger: Trigger, presumed_dead: tuple[str, ...]) -> None:
-        super().__init__(path, CrashingPort(trigger, presumed_dead))
+    def __init__(self, path: Path, trigger: Trigger) -> None:
+        super().__init__(path, CrashingPort(trigger))
         self._trigger = trigger
 
     def append(self, event: str, **fields: Any) -> int:
@@ -212,7 +211,8 @@ def _work(order: Order) -> int:
         os.dup2(null, descriptor)
     made = Bench(order)
     use(made)
-    wal = CrashingWAL(made.log, arm(order.kill), order.presumed_dead)
+    presume_dead(made.log, order.presumed_dead)
+    wal = CrashingWAL(made.log, arm(order.kill))
     work = {"worker": _program, "daemon": _recover, "operator": _retry}[order.role]
     status = work(order, made, wal)
     wal.close()

@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingMixIn, UnixStreamServer
 from typing import TYPE_CHECKING, Any, Final
@@ -65,7 +65,7 @@ class WorldServer:
         self.address = os.path.join(self._folder, "socket")  # noqa: PTH118 - an address
         self._process = subprocess.Popen(
             [sys.executable, "-c", "from agent_saga_testing.world_server import main; main()"],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env={**os.environ, "PYTHONPATH": search_path()},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
@@ -189,6 +189,13 @@ def _answered(path: str, name: str, args: Any, kwargs: Any) -> tuple[bool, objec
             return True, getattr(_worlds[path], name)(*args, **kwargs)
         except Exception as error:
             return False, error
+
+
+def search_path(first: Sequence[str | os.PathLike[str]] = ()) -> str:
+    """Return where a process of ours finds its modules: as this one does, after these folders."""
+    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    folders = [*map(os.fspath, first), *inherited, *sys.path]
+    return os.pathsep.join(dict.fromkeys(filter(None, folders)))
 
 
 def main() -> None:
