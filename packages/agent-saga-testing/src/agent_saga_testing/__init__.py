@@ -7,6 +7,7 @@ Each part is a module of its own, imported by whoever uses it:
 - `world`: a small world of effects in a real database, with assertions about what happened in it.
 - `faults`: system calls that fail, hang, come up short or crash, and disks that lose power.
 - `crash`: agents and daemons in real processes, killed where a test says.
+- `stories`: random stories of kills, daemons and operators, and the verdict on them.
 - `doubles`: a log and a state store in memory, which pass the same kits as the real ones.
 - `kits`: the conformance kits for log and state backends.
 - `integration`: the conformance kit for packages that put agent-saga into an agent framework.
