@@ -79,6 +79,9 @@ class WorldServer:
 
     def close(self) -> None:
         """End the server; the worlds' files stay."""
+        line = _lines.pop((os.getpid(), self.address), None)
+        if line is not None:
+            line.close()
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._process.wait()
@@ -144,6 +147,11 @@ class _Line:
         if not ended_well:
             raise value
         return value
+
+    def close(self) -> None:
+        """Hang up."""
+        self._answers.close()
+        self._socket.close()
 
 
 _lines: dict[tuple[int, str], _Line] = {}
