@@ -70,7 +70,7 @@ def presume_dead(log: Path, writers: Iterable[str]) -> None:
     def flock(port: OsPort, fd: int) -> bool:
         return tried(port, fd) or port.fstat(fd).st_ino in locks
 
-    OsPort.flock = flock  # type: ignore[method-assign]
+    setattr(OsPort, OsPort.flock.__name__, flock)
 
 
 class CrashingWAL(FileWAL):

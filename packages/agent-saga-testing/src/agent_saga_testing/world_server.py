@@ -202,7 +202,7 @@ def _answered(path: str, name: str, args: Any, kwargs: Any) -> tuple[bool, objec
 def search_path(first: Sequence[str | os.PathLike[str]] = ()) -> str:
     """Return where a process of ours finds its modules: as this one does, after these folders."""
     inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    folders = [*map(os.fspath, first), *inherited, *sys.path]
+    folders = [*(os.fspath(one) for one in first), *inherited, *sys.path]
     return os.pathsep.join(dict.fromkeys(filter(None, folders)))
 
 
