@@ -6,6 +6,15 @@ from agent_saga.controls.approvals import ApprovalRequest as ApprovalRequest
 from agent_saga.controls.approvals import ConsoleApprovals as ConsoleApprovals
 from agent_saga.controls.control import CallView as CallView
 from agent_saga.controls.gate import PreFlightGate as PreFlightGate
+from agent_saga.controls.limits.chosen import set_limit_store as set_limit_store
+from agent_saga.controls.limits.limit import BudgetLimit as BudgetLimit
+from agent_saga.controls.limits.limit import RateLimit as RateLimit
+from agent_saga.controls.limits.memory import MemoryLimitStore as MemoryLimitStore
+from agent_saga.controls.limits.scopes import by_arg as by_arg
+from agent_saga.controls.limits.scopes import by_tool as by_tool
+from agent_saga.controls.limits.scopes import combine as combine
+from agent_saga.controls.limits.shared import FileLimitStore as FileLimitStore
+from agent_saga.controls.limits.shared import LimitStore as LimitStore
 from agent_saga.controls.rules import Rule as Rule
 from agent_saga.controls.rules import arg_exceeds as arg_exceeds
 from agent_saga.controls.rules import semantics_is as semantics_is
@@ -31,6 +40,7 @@ from agent_saga.errors import CompensationError as CompensationError
 from agent_saga.errors import ConfigurationError as ConfigurationError
 from agent_saga.errors import DuplicateName as DuplicateName
 from agent_saga.errors import DuplicateSaga as DuplicateSaga
+from agent_saga.errors import LimitExceeded as LimitExceeded
 from agent_saga.errors import NoBoundary as NoBoundary
 from agent_saga.errors import NotApplied as NotApplied
 from agent_saga.errors import NotSuspendable as NotSuspendable
@@ -99,6 +109,7 @@ __all__ = [
     "AsyncWAL",
     "BackpressurePolicy",
     "BaseWAL",
+    "BudgetLimit",
     "CallView",
     "CannotTell",
     "Capabilities",
@@ -111,8 +122,12 @@ __all__ = [
     "DuplicateName",
     "DuplicateSaga",
     "Event",
+    "FileLimitStore",
     "FileWAL",
     "Health",
+    "LimitExceeded",
+    "LimitStore",
+    "MemoryLimitStore",
     "MemoryWAL",
     "NoBoundary",
     "NotApplied",
@@ -121,6 +136,7 @@ __all__ = [
     "OutcomeUnknown",
     "PluginError",
     "PreFlightGate",
+    "RateLimit",
     "RecoveryDaemon",
     "RecoveryError",
     "RefusedError",
@@ -155,6 +171,9 @@ __all__ = [
     "WALStalled",
     "arg_exceeds",
     "assert_no_secrets",
+    "by_arg",
+    "by_tool",
+    "combine",
     "compensator",
     "configure_logging",
     "current_saga",
@@ -167,6 +186,7 @@ __all__ = [
     "saga_scope",
     "semantics_is",
     "set_default_wal",
+    "set_limit_store",
     "tool",
     "tool_executor_stats",
     "tool_is",

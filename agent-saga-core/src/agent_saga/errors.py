@@ -207,6 +207,18 @@ class SagaForked(RefusedError):
     code = "SAGA-207"
 
 
+class LimitExceeded(RefusedError):
+    """The call would go over a budget or a rate; what it wanted was not counted."""
+
+    code = "SAGA-210"
+
+
+class CircuitOpen(RefusedError):
+    """The tool failed too often; its breaker lets no call through for a while."""
+
+    code = "SAGA-211"
+
+
 # --- the caller of one tool ----------------------------------------------------------------------
 
 

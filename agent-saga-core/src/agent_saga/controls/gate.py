@@ -15,14 +15,19 @@ Rules of this part:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from agent_saga.controls.approvals import ApprovalProvider
 from agent_saga.controls.control import CallView, Control, Use, Wait
+from agent_saga.controls.limits.control import limits_control
+from agent_saga.controls.limits.limit import Limit
+from agent_saga.controls.limits.memory import MemoryLimitStore
+from agent_saga.controls.limits.shared import LimitStore
 from agent_saga.controls.rules import Rule, Rules, seconds
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.errors import ApprovalRequired, ConfigurationError, RefusedError
 
+T = TypeVar("T")
 IRREVERSIBLE_RULE: Final = "irreversible"
 APPROVALS: Final = "approvals"
 _IRREVERSIBLE: Final = ActionSemantics.IRREVERSIBLE
@@ -57,10 +62,11 @@ class PreFlightGate:
         rules: `Rule`s; the most severe verdict wins.
         approval_provider: who can ask a human; see `controls.approvals`.
         approval_timeout: seconds that a human has to answer; the setting when not given.
+        limits: `BudgetLimit`s and `RateLimit`s; a call takes of all that police it, or of none.
 
     Raises:
-        ConfigurationError: a rule is no `Rule` or has the name of another one, under which an
-            approval would count for both; or the provider cannot ask.
+        ConfigurationError: a rule is no `Rule`, a limit is no limit, or one has the name of another
+            one, under which an approval would count for both; or the provider cannot ask.
     """
 
     def __init__(
@@ -68,9 +74,12 @@ class PreFlightGate:
         rules: Iterable[Rule] = (),
         approval_provider: ApprovalProvider | None = None,
         approval_timeout: float | None = None,
+        *,
+        limits: Iterable[Limit] = (),
     ) -> None:
-        self.rules = tuple(rules)
-        _check_rules(self.rules)
+        self.rules = _all_of("rules", rules, Rule)
+        self.limits = _all_of("limits", limits, Limit)
+        _check_names([*self.rules, *self.limits])
         if approval_provider is not None and not callable(getattr(approval_provider, "ask", None)):
             raise ConfigurationError("The approval provider has no `ask` method.")
         self.approval_provider = approval_provider
@@ -81,15 +90,29 @@ class PreFlightGate:
         rules = tuple(more)
         if not rules:
             return self
-        return PreFlightGate((*self.rules, *rules), self.approval_provider, self.approval_timeout)
+        return PreFlightGate(
+            (*self.rules, *rules),
+            self.approval_provider,
+            self.approval_timeout,
+            limits=self.limits,
+        )
 
-    def composed(self, before: Sequence[Control] = ()) -> Gate:
+    def composed(
+        self,
+        before: Sequence[Control] = (),
+        limit_store: Callable[[], MemoryLimitStore | LimitStore] = MemoryLimitStore,
+    ) -> Gate:
         """Return what the engine asks.
 
         Args:
-            before: the controls that judge before rules do, in their order.
+            before: the controls that judge before limits and rules do, in their order.
+            limit_store: returns where limits are counted; asked only if there are limits.
         """
-        own = [Rules(self.rules)] if self.rules else []
+        own: list[Control] = []
+        if self.limits:
+            own.append(limits_control(self.limits, limit_store()))
+        if self.rules:
+            own.append(Rules(self.rules))
         return Gate((*before, *own), self.approval_provider, self.approval_timeout)
 
 
@@ -191,15 +214,25 @@ class Gate:
         return Ask(rule, reason, self.provider, self.timeout)
 
 
-def _check_rules(rules: Iterable[Rule]) -> None:
-    names = {IRREVERSIBLE_RULE}
-    for rule in rules:
-        if not isinstance(rule, Rule):
-            raise ConfigurationError(f"The gate takes Rules, not {type(rule).__name__}.")
-        if rule.name in names:
+def _all_of(what: str, given: Iterable[T], kind: type[T]) -> tuple[T, ...]:
+    if isinstance(given, kind):
+        given = (given,)
+    found = tuple(given)
+    for one in found:
+        if not isinstance(one, kind):
             raise ConfigurationError(
-                f"Two rules of the gate are named {rule.name!r}; an approval under one would count "
-                "for both.",
-                fix="Give every rule a name of its own.",
+                f"The gate's {what}= takes {kind.__name__}s, not {type(one).__name__}."
             )
-        names.add(rule.name)
+    return found
+
+
+def _check_names(given: Iterable[Rule | Limit]) -> None:
+    names = {IRREVERSIBLE_RULE}
+    for one in given:
+        if one.name in names:
+            raise ConfigurationError(
+                f"Two rules or limits of the gate are named {one.name!r}; an approval under one "
+                "would count for both.",
+                fix="Give each a name of its own.",
+            )
+        names.add(one.name)

@@ -48,6 +48,11 @@ class Installed:
                 self._controls[place] = control
             self.version += 1
 
+    def changed(self) -> None:
+        """Have every gate put together anew for the boundaries that open from now on."""
+        with self._lock:
+            self.version += 1
+
     def get(self, place: str) -> Control | None:
         """Return the control of a place, or None."""
         return self._controls.get(place)

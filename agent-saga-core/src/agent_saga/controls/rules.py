@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from enum import IntEnum
 from typing import Any, Final
 
+from agent_saga.controls.amounts import number_of
 from agent_saga.controls.control import CallView, Control, Evaluate, Wait
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.errors import ConfigurationError, RefusedError, one_line
@@ -193,7 +194,7 @@ def arg_exceeds(arg: str, limit: float | Decimal) -> Predicate:
         ConfigurationError: the limit is no finite number.
     """
     try:
-        bound = _number(limit)
+        bound = number_of(limit)
     except (TypeError, ValueError) as error:
         raise ConfigurationError(f"The limit of {arg!r} is no finite number: {limit!r}.") from error
 
@@ -202,19 +203,6 @@ def arg_exceeds(arg: str, limit: float | Decimal) -> Predicate:
             if not view.named or "*" in view.arguments:
                 raise LookupError(f"the call does not name its argument {arg!r}")
             return False
-        value = view.arguments[arg]
-        return (value if type(value) is int else _number(value)) > bound
+        return number_of(view.arguments[arg]) > bound
 
     return exceeds
-
-
-def _number(value: object) -> Decimal:
-    if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal)):
-        raise TypeError(f"{value!r} is no amount")
-    try:
-        number = Decimal(str(value).strip())
-    except InvalidOperation as error:
-        raise ValueError(f"{value!r} is no amount") from error
-    if not number.is_finite():
-        raise ValueError(f"{value!r} is not finite")
-    return number

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from agent_saga.controls.control import Surroundings
 from agent_saga.controls.gate import Gate, PreFlightGate
 from agent_saga.controls.installed import INSTALLED
+from agent_saga.controls.limits.chosen import limit_store_for
 from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.engine.options import BoundaryOptions
 from agent_saga.engine.pool import ToolPool
@@ -118,7 +119,7 @@ class Runtime:
         """Put the gate together: what is installed for the process, the gate's own, plugins'."""
         around = Surroundings(wal, lambda: self.store, SYSTEM_CLOCK, process_metrics())
         before = [control.bound(around) for control in INSTALLED.in_order()]
-        return self.gate.with_rules(rules).composed(before)
+        return self.gate.with_rules(rules).composed(before, lambda: limit_store_for(around))
 
     @functools.cached_property
     def store(self) -> StateStore:

@@ -1,0 +1,158 @@
+"""Limits in their place in the gate: what a call wants of each, taken together or not at all.
+
+Rules of this part:
+
+- Every limit that polices a call is asked in one step: over one of them, the call takes of none. A
+  refused call leaves no trace in any count.
+- A limit with `escalate_to_human` has a human asked instead. Nothing is taken while the human
+  thinks; after a yes everything is judged again, and what was approved counts like all else.
+- What was taken is handed back only if the call did not start. A failed call, and one that was
+  undone, has been authorised all the same.
+- A store that cannot be read or written refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from agent_saga.controls.amounts import Number
+from agent_saga.controls.control import CallView, Control, Use, Wait
+from agent_saga.controls.limits.limit import LIMITS, Limit
+from agent_saga.controls.limits.memory import MemoryLimitStore
+from agent_saga.controls.limits.shared import LimitStore
+from agent_saga.controls.limits.usage import Over, refusal
+from agent_saga.errors import RefusedError, one_line
+
+__all__ = ["MemoryLimits", "SharedLimits", "Want", "limits_control"]
+
+Want: TypeAlias = tuple[Limit, str, Number]
+
+
+def limits_control(limits: Sequence[Limit], store: MemoryLimitStore | LimitStore) -> Control:
+    """Return the control of a gate's limits, on the store that keeps their counts."""
+    if isinstance(store, MemoryLimitStore):
+        return MemoryLimits(limits, store)
+    return SharedLimits(limits, store)
+
+
+def wants(limits: Sequence[Limit], call: CallView) -> list[Want]:
+    """Return what a call wants of each limit that polices it.
+
+    Raises:
+        RefusedError: it cannot be told.
+    """
+    found: list[Want] = []
+    for limit in limits:
+        amount = limit.asked_of(call)
+        if amount is not None:
+            found.append((limit, "" if limit.scope is None else limit.scope_of(call), amount))
+    return found
+
+
+def refuse_or_ask(call: CallView, overs: Sequence[Over]) -> None:
+    """Refuse a call that is over a limit, or have a human asked where all of them say so.
+
+    Raises:
+        LimitExceeded: one of the limits does not escalate.
+    """
+    hard = [one for one in overs if not one.limit.escalate_to_human]
+    if hard:
+        raise refusal(call, hard)
+    for one in overs:
+        call.ask(one.limit.name, one.reason)
+
+
+class MemoryLimits(Control):
+    """Limits whose counts live in this process.
+
+    Args:
+        limits: of one gate.
+        store: where they are counted.
+    """
+
+    name = LIMITS
+    reads_arguments = True
+
+    def __init__(self, limits: Sequence[Limit], store: MemoryLimitStore) -> None:
+        self.limits = tuple(limits)
+        self.store = store
+
+    def check(self, call: CallView) -> None:
+        """Take what the call wants, all of it or nothing."""
+        if call.held is not None and LIMITS in call.held:
+            return
+        asked = wants(self.limits, call)
+        if asked:
+            taken, overs = self.store.take(asked, call.approved)
+            if overs:
+                refuse_or_ask(call, overs)
+            else:
+                call.hold(LIMITS, taken)
+
+    def release(self, call: CallView) -> None:
+        """Hand back what the call took; it did not start."""
+        taken = (call.held or {}).pop(LIMITS, None)
+        if taken:
+            self.store.give_back(taken)
+
+
+class SharedLimits(Control):
+    """Limits whose counts lie in a state store.
+
+    Args:
+        limits: of one gate.
+        store: where they are counted.
+    """
+
+    name = LIMITS
+    reads_arguments = True
+
+    def __init__(self, limits: Sequence[Limit], store: LimitStore) -> None:
+        self.limits = tuple(limits)
+        self.store = store
+
+    def check(self, call: CallView) -> Wait | None:
+        """Take what the call wants, all of it or nothing."""
+        if call.held is not None and LIMITS in call.held:
+            return None
+        asked = wants(self.limits, call)
+        if not asked:
+            return None
+
+        def then(found: Any, error: Exception | None) -> None:
+            if error is not None:
+                raise _unreadable(call, asked[0][0], error) from error
+            taken, overs = found
+            call.hold(LIMITS, taken)
+            if overs:
+                (call.held or {}).pop(LIMITS)
+                refuse_or_ask(call, overs)
+
+        return Wait(self.store.taking(call, asked), then)
+
+    def release(self, call: CallView) -> Use | None:
+        """Hand back what the call took; it did not start."""
+        taken = (call.held or {}).pop(LIMITS, None)
+        return self.store.giving_back(call, taken) if taken else None
+
+    def ended(self, call: CallView, ending: str) -> None:
+        """Let the call be counted without its name; its announcement is out."""
+        taken = (call.held or {}).get(LIMITS)
+        if taken:
+            self.store.settle(call, taken)
+
+    def recorded(self, call: CallView) -> Mapping[str, Any]:
+        """Return what was taken, from which a lost store is made anew."""
+        taken = (call.held or {}).get(LIMITS)
+        return {"taken": [one.as_record() for one in taken]} if taken else {}
+
+
+def _unreadable(call: CallView, limit: Limit, error: Exception) -> RefusedError:
+    return RefusedError(
+        f"{call.tool} was refused: its limits could not be counted ({one_line(error)}).",
+        rule=limit.name,
+        reason="the store of the limits did not answer",
+        fix="Make the state store usable again; agent-saga doctor looks at it.",
+        control=LIMITS,
+    )

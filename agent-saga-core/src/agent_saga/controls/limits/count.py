@@ -1,0 +1,117 @@
+"""One shared count as a document: the window, its time axis, and what is held by name.
+
+Rules of this part:
+
+- What a call takes stands in the window at once, and is *held* under the call's name until its
+  announcement is known to be out. Only what is held can be handed back, and taking it again under
+  the same name takes nothing: so a repetition is harmless.
+- What is held by a dead process without an announcement is handed back; see `upkeep`. A read has no
+  announcement, so what it took stays.
+- Amounts beyond what every reader of JSON carries are texts. Nothing is rounded.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from agent_saga.controls.amounts import Number, number_of, text_of
+from agent_saga.controls.limits.moments import Axis, Moment
+from agent_saga.controls.limits.window import Window
+from agent_saga.state.document import Doc
+
+__all__ = ["Count"]
+
+_EXACT: Final = 2**53
+
+
+class Count:
+    """One count of a state store.
+
+    Args:
+        doc: the stored document; None where nothing was counted yet.
+        now: what the clocks say.
+        length: the window in seconds; the stored one when not given.
+
+    Attributes:
+        window: the counting.
+        axis: where its time stands.
+        held: by a call's name: the entry, the amount, the writer, and whether it stays in any case.
+        about: what people are told: limit, scope, most.
+    """
+
+    __slots__ = ("about", "axis", "held", "length", "window")
+
+    def __init__(self, doc: Doc | None, now: Moment, length: float | None = None) -> None:
+        if doc is None:
+            self.window = Window()
+            self.axis = Axis(0.0, *now)
+            self.held: dict[str, list[Any]] = {}
+            self.about: dict[str, Any] = {}
+            self.length = length or 0.0
+            return
+        self.window = Window(
+            _number(doc["total"]),
+            doc["base"],
+            doc["starts"],
+            doc["ends"],
+            [a if type(a) is int else number_of(a) for a in doc["amounts"]],
+        )
+        self.axis = Axis(*doc["axis"]).advanced(now)
+        self.held = doc["held"]
+        self.about = doc["about"]
+        self.length = length or doc["window"]
+        self.window.prune(self.length, self.axis.now)
+
+    def take(self, name: str, amount: Number, writer: str, *, stays: bool) -> None:
+        """Count an amount for a call, once."""
+        if name not in self.held:
+            entry = self.window.take(amount, self.length, self.axis.now)
+            self.held[name] = [entry, _plain(amount), writer, stays]
+
+    def add(self, amount: Number, age: float) -> None:
+        """Count an amount that was let through so many seconds ago."""
+        self.window.take(amount, self.length, self.axis.now - age)
+
+    def give_back(self, name: str) -> None:
+        """Hand back what a call took, if it is held."""
+        held = self.held.pop(name, None)
+        if held is not None:
+            self.window.give_back(held[0], _number(held[1]))
+
+    def settle(self, name: str) -> None:
+        """Let what a call took be counted without its name."""
+        self.held.pop(name, None)
+
+    def forget_old_names(self) -> None:
+        """Drop the names of what has left the window."""
+        if self.held:
+            base = self.window.base
+            self.held = {name: held for name, held in self.held.items() if held[0] >= base}
+
+    def document(self) -> Doc | None:
+        """Return what to store; None when there is nothing left to count."""
+        self.forget_old_names()
+        window = self.window
+        if not window.ends:
+            return None
+        return {
+            "about": self.about,
+            "window": self.length,
+            "axis": list(self.axis),
+            "total": _plain(window.total),
+            "base": window.base,
+            "starts": window.starts,
+            "ends": window.ends,
+            "amounts": [_plain(amount) for amount in window.amounts],
+            "held": self.held,
+        }
+
+
+def _plain(number: Number) -> int | str:
+    if type(number) is int and -_EXACT <= number <= _EXACT:
+        return number
+    return text_of(number)
+
+
+def _number(value: int | str) -> Number:
+    return value if type(value) is int else number_of(value)

@@ -1,0 +1,120 @@
+"""Counts in this process: no hop, no disk, nothing that another process sees.
+
+Rules of this part:
+
+- One lock makes a call's charges all or nothing among threads: first every limit is looked at, then
+  everything is counted, or nothing.
+- Counts that are empty are dropped, so that a scope by customer does not grow with the customers.
+- Nothing survives the process; a forked child begins with a copy and counts alone from then on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from time import monotonic as _monotonic
+from typing import NamedTuple
+
+from agent_saga.controls.amounts import Number, add
+from agent_saga.controls.limits.limit import Limit
+from agent_saga.controls.limits.usage import Over, Usage, over
+from agent_saga.controls.limits.window import Window
+from agent_saga.wal.os_port import restart_after_fork
+
+__all__ = ["MemoryLimitStore", "Taken"]
+
+
+class Taken(NamedTuple):
+    """One amount that was counted for a call, and where."""
+
+    window: Window
+    entry: int
+    amount: Number
+
+
+class MemoryLimitStore:
+    """Counts of limits that live in this process.
+
+    Args:
+        monotonic: the clock, in seconds; it must never step back.
+
+    Crash: everything is forgotten. Use it where one process does all that the limits are for.
+    """
+
+    def __init__(self, *, monotonic: Callable[[], float] = _monotonic) -> None:
+        self._now = monotonic
+        self._windows: dict[tuple[str, str], tuple[Limit, Window]] = {}
+        self._sweep_at = 1024
+        self._lock = threading.Lock()
+        restart_after_fork(self)
+
+    def take(
+        self, wants: Sequence[tuple[Limit, str, Number]], forced: frozenset[str]
+    ) -> tuple[list[Taken], list[Over]]:
+        """Count a call against all of its limits, or against none.
+
+        Args:
+            wants: limit, scope and amount, for each limit that polices the call.
+            forced: the names of the limits that a human has let it through.
+
+        Returns:
+            What was counted and where; or the limits that the call is over.
+        """
+        windows = self._windows
+        taken: list[Taken] = []
+        overs: list[Over] = []
+        with self._lock:
+            now = self._now()
+            if len(windows) >= self._sweep_at:
+                self._sweep(now)
+            found: list[Window] = []
+            for limit, scope, amount in wants:
+                entry = windows.get((limit.name, scope))
+                window = entry[1] if entry is not None else self._new(limit, scope)
+                ends = window.ends
+                if ends and ends[0] + limit.window <= now:
+                    window.prune(limit.window, now)
+                if add(window.total, amount) > limit.most and limit.name not in forced:
+                    overs.append(over(limit, scope, amount, window, now))
+                found.append(window)
+            if not overs:
+                for (limit, _, amount), window in zip(wants, found, strict=True):
+                    taken.append(Taken(window, window.take(amount, limit.window, now), amount))
+        return taken, overs
+
+    def give_back(self, taken: Sequence[Taken]) -> None:
+        """Hand back what a call took that did not start."""
+        with self._lock:
+            for window, entry, amount in taken:
+                window.give_back(entry, amount)
+
+    def usage(self) -> list[Usage]:
+        """Return what is counted now, by limit and scope."""
+        with self._lock:
+            now = self._now()
+            found = []
+            for (name, scope), (limit, window) in sorted(self._windows.items(), key=_by_name):
+                window.prune(limit.window, now)
+                used = Usage(name, scope, window.total, limit.most, limit.window, 0)
+                found.append(used)
+            return found
+
+    def _new(self, limit: Limit, scope: str) -> Window:
+        window = Window()
+        self._windows[limit.name, scope] = (limit, window)
+        return window
+
+    def _sweep(self, now: float) -> None:
+        for key, (limit, window) in list(self._windows.items()):
+            window.prune(limit.window, now)
+            if not window.ends:
+                del self._windows[key]
+        self._sweep_at = max(1024, 2 * len(self._windows))
+
+    def restart_in_child(self) -> None:
+        """In a forked child: the lock's holder does not exist here."""
+        self._lock = threading.Lock()
+
+
+def _by_name(item: tuple[tuple[str, str], object]) -> tuple[str, str]:
+    return item[0]

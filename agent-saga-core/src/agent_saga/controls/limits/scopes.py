@@ -1,0 +1,77 @@
+"""What a limit counts apart: one count for each tool, for each value of an argument, or both.
+
+Rules of this part:
+
+- A scope is a function of a `CallView` that answers with a text; calls with the same text share one
+  count. A call without the argument, or with a value that is no text and no number, cannot be
+  counted, which refuses it.
+- `5` and `"5"` are one value: a model must not get a second allowance by quoting.
+- Texts of different calls never run together: what is not plain is quoted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from agent_saga.controls.amounts import number_of, text_of
+from agent_saga.controls.control import CallView
+from agent_saga.errors import ConfigurationError
+
+__all__ = ["Scope", "by_arg", "by_tool", "combine"]
+
+Scope: TypeAlias = Callable[[CallView], str]
+_PLAIN: Final = re.compile(r"[\w.:@+-]+", re.ASCII)
+
+
+def by_tool(call: CallView) -> str:
+    """Count each tool apart."""
+    return f"tool={_quoted(call.tool)}"
+
+
+def by_arg(arg: str) -> Scope:
+    """Return a scope that counts each value of an argument apart.
+
+    Args:
+        arg: the argument's name, for example "customer_id".
+    """
+    if not isinstance(arg, str) or not arg:
+        raise ConfigurationError("by_arg takes the name of an argument.")
+
+    def scope(call: CallView) -> str:
+        if arg not in call.arguments:
+            raise LookupError(f"the call does not name its argument {arg!r}")
+        return f"{arg}={_quoted(_value(call.arguments[arg]))}"
+
+    scope.__name__ = f"by_arg({arg!r})"
+    return scope
+
+
+def combine(*scopes: Scope) -> Scope:
+    """Return a scope that counts each combination apart, for example of tool and region.
+
+    Raises:
+        ConfigurationError: fewer than two scopes, or one that is no function.
+    """
+    if len(scopes) < 2 or not all(callable(scope) for scope in scopes):
+        raise ConfigurationError("combine takes two scopes or more: combine(by_tool, by_arg('x')).")
+
+    def scope(call: CallView) -> str:
+        return ", ".join([one(call) for one in scopes])
+
+    return scope
+
+
+def _value(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return text_of(number_of(value))
+    except (TypeError, ValueError):
+        raise TypeError(f"a {type(value).__name__} tells no scope") from None
+
+
+def _quoted(text: str) -> str:
+    return text if _PLAIN.fullmatch(text) else json.dumps(text)

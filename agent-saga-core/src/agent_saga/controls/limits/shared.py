@@ -1,0 +1,272 @@
+"""Counts in a state store: one for all processes, and still there after a crash.
+
+Rules of this part:
+
+- A call takes what it wants in one transaction over all of its counts, before its announcement
+  (the store first, then the log); it is handed back only after the log said that the call did not
+  start. A crash in between leaves too little allowance, never too much.
+- What was taken is held under the call's name. That its announcement is out is told to the store
+  with the next call that uses the same count, so that a call costs one transaction.
+- The log is the truth: what stands in announcements is counted, even where the store has lost it.
+  Before a process counts for the first time, `upkeep` looks whether the store is behind.
+- Transactions survive the death of the process, not necessarily a power loss: see `upkeep`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from agent_saga.controls.amounts import Number, add, text_of
+from agent_saga.controls.control import CallView, Surroundings, Use
+from agent_saga.controls.limits.count import Count
+from agent_saga.controls.limits.limit import Limit
+from agent_saga.controls.limits.moments import Moment, moment
+from agent_saga.controls.limits.upkeep import PREFIX, name_of, upkeep, usage_of
+from agent_saga.controls.limits.usage import Over, Usage, over
+from agent_saga.domain.clock import SYSTEM_CLOCK, Clock
+from agent_saga.domain.semantics import ActionSemantics
+from agent_saga.errors import ConfigurationError
+from agent_saga.state.base import Change, Docs, StateStore
+from agent_saga.wal.base import BaseWAL
+from agent_saga.wal.encoding import decode, masked
+from agent_saga.wal.file import FileWAL
+from agent_saga.wal.os_port import restart_after_fork
+
+__all__ = ["FileLimitStore", "LimitStore", "SharedTaken", "count_key"]
+
+_REMEMBERED: Final = 4096
+_NONE: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
+
+
+class SharedTaken(NamedTuple):
+    """What a call took from one count; None is an amount that may have been taken."""
+
+    key: str
+    amount: Number | None
+    window: float
+    scope: str
+
+    def as_record(self) -> list[Any]:
+        """Return it as the announcement carries it."""
+        amount = "" if self.amount is None else text_of(self.amount)
+        return [self.key, amount, self.window, self.scope]
+
+
+class LimitStore:
+    """Counts of limits in a state store, shared by all who use that store.
+
+    Args:
+        state: the state store; that of the log in use when not given.
+        clock: where time is read.
+
+    Crash: an answered transaction survives the process; after a power loss the counts are made
+    anew from the log. Fails closed: a store that does not answer refuses the call.
+    """
+
+    def __init__(self, state: StateStore | None = None, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        if state is not None and not isinstance(state, StateStore):
+            raise ConfigurationError(f"A LimitStore needs a state store, not {state!r}.")
+        self._state = state
+        self._clock = clock
+        self._wal: BaseWAL | None = None
+        self._settled: dict[str, list[str]] = {}
+        self.restart_in_child()
+        restart_after_fork(self)
+
+    def bound(self, around: Surroundings) -> LimitStore:
+        """Return this store for the gates of one log."""
+        store = LimitStore(self._state or around.store(), clock=self._clock)
+        store._wal = around.wal
+        return store
+
+    def restart_in_child(self) -> None:
+        """In a forked child: the locks' holders do not exist here, and its writer is another."""
+        self._ready = False
+        self._opening = threading.Lock()
+        self._noting = threading.Lock()
+
+    @property
+    def state(self) -> StateStore:
+        """The state store.
+
+        Raises:
+            ConfigurationError: it belongs to no log and was given none.
+        """
+        if self._state is None:
+            raise ConfigurationError(
+                "This LimitStore belongs to no log yet.", fix="Give it a state store."
+            )
+        return self._state
+
+    # --- what the control uses -------------------------------------------------------------------
+
+    def taking(self, call: CallView, wants: Sequence[tuple[Limit, str, Number]]) -> Use:
+        """Return the use that takes what a call wants, all of it or nothing.
+
+        It answers with what was taken, and with the limits that the call is over. Should it fail,
+        the call holds what it may have taken, so that it is handed back.
+        """
+        keys = [count_key(limit.name, scope) for limit, scope, _ in wants]
+        call.hold("limits", [SharedTaken(key, None, 0.0, "") for key in keys])
+        with self._noting:
+            settled = {key: tuple(self._settled.get(key, ())) for key in keys}
+        rule = self._rule(call, wants, keys, settled)
+        return self._when_ready(keys, rule, settled)
+
+    def giving_back(self, call: CallView, taken: Sequence[SharedTaken]) -> Use:
+        """Return the use that hands back what a call took."""
+        name = name_of(call.saga, call.step, call.generation)
+
+        def rule(docs: Docs) -> Change[None]:
+            put: dict[str, Any] = {}
+            for key, doc in docs.items():
+                if doc is not None and name in doc["held"]:
+                    count = Count(doc, self._now())
+                    count.give_back(name)
+                    put[key] = count.document()
+            return Change(None, put)
+
+        return self._when_ready([one.key for one in taken], rule)
+
+    def settle(self, call: CallView, taken: Sequence[SharedTaken]) -> None:
+        """Note that a call's announcement is out; the store learns it with the next use."""
+        name = name_of(call.saga, call.step, call.generation)
+        with self._noting:
+            if len(self._settled) >= _REMEMBERED:
+                self._settled.clear()  # a name that stays held costs room, nothing else
+            for one in taken:
+                self._settled.setdefault(one.key, []).append(name)
+
+    def usage(self) -> list[Usage]:
+        """Return what is counted now, by limit and scope; blocks."""
+        return usage_of(self.state, self._now())
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _rule(
+        self,
+        call: CallView,
+        wants: Sequence[tuple[Limit, str, Number]],
+        keys: Sequence[str],
+        settled: Mapping[str, Sequence[str]],
+    ) -> Callable[[Docs], Change[tuple[list[SharedTaken], list[Over]]]]:
+        name = name_of(call.saga, call.step, call.generation)
+        stays = call.semantics is ActionSemantics.REVERSIBLE
+        forced = call.approved
+        labels = [str(decode(masked(scope)[0])) if scope else "" for _, scope, _ in wants]
+
+        def rule(docs: Docs) -> Change[tuple[list[SharedTaken], list[Over]]]:
+            now = self._now()
+            counts = [
+                Count(docs[key], now, limit.window)
+                for key, (limit, _, _) in zip(keys, wants, strict=True)
+            ]
+            overs = [
+                over(limit, scope, amount, count.window, count.axis.now)
+                for count, (limit, scope, amount) in zip(counts, wants, strict=True)
+                if name not in count.held
+                and limit.name not in forced
+                and add(count.window.total, amount) > limit.most
+            ]
+            if overs:
+                return Change(([], overs))
+            writer = self._writer()
+            put: dict[str, Any] = {}
+            for key, label, count, (limit, _, amount) in zip(
+                keys, labels, counts, wants, strict=True
+            ):
+                for old in settled[key]:
+                    count.settle(old)
+                count.about = {"limit": limit.name, "scope": label, "most": text_of(limit.most)}
+                count.take(name, amount, writer, stays=stays)
+                put[key] = count.document()
+            taken = [
+                SharedTaken(key, amount, limit.window, label)
+                for key, label, (limit, _, amount) in zip(keys, labels, wants, strict=True)
+            ]
+            return Change((taken, []), put)
+
+        return rule
+
+    def _when_ready(
+        self,
+        keys: Sequence[str],
+        rule: Callable[[Docs], Change[Any]],
+        settled: Mapping[str, Sequence[str]] = _NONE,
+    ) -> Use:
+        def blocking() -> Any:
+            self._make_ready()
+            answer = self.state.transact(keys, rule, durable=False)
+            self._forget(settled)
+            return answer
+
+        async def awaiting() -> Any:
+            if not self._ready:
+                await asyncio.to_thread(self._make_ready)
+            answer = await self.state.async_transact(keys, rule, durable=False)
+            self._forget(settled)
+            return answer
+
+        return Use(blocking, awaiting)
+
+    def _make_ready(self) -> None:
+        """Before the first use: begin this process's writer, and mend what a crash left."""
+        if self._ready:
+            return
+        with self._opening:
+            if not self._ready:
+                if isinstance(self._wal, FileWAL):
+                    self._wal.begin()
+                upkeep(self.state, self._wal, self._now())
+                self._ready = True
+
+    def _forget(self, settled: Mapping[str, Sequence[str]]) -> None:
+        """Forget the names that the store has learnt of."""
+        if not settled:
+            return
+        with self._noting:
+            for key, told in settled.items():
+                left = [name for name in self._settled.get(key, ()) if name not in told]
+                if left:
+                    self._settled[key] = left
+                else:
+                    self._settled.pop(key, None)
+
+    def _now(self) -> Moment:
+        return moment(self._clock)
+
+    def _writer(self) -> str:
+        return self._wal.writer if isinstance(self._wal, FileWAL) else ""
+
+
+class FileLimitStore(LimitStore):
+    """Counts of limits in a file of their own, shared by every process of the host.
+
+    Args:
+        path: the file; that of the log in use when not given, which is the default of every log in
+            files. Several logs may share one.
+
+    Crash: as for `LimitStore`. After a power loss, a file of its own learns again from a log only
+    what that log announced.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        super().__init__(None if path is None else _file(path))
+
+
+def _file(path: str | os.PathLike[str]) -> StateStore:
+    from agent_saga.state.sqlite import SQLiteStateStore  # noqa: PLC0415 - loads sqlite3
+
+    return SQLiteStateStore(path)
+
+
+def count_key(limit: str, scope: str) -> str:
+    """Return the key of a count: a scope is told by its digest, as long as it may be."""
+    digest = sha256(scope.encode("utf-8", "surrogatepass")).hexdigest()[:32] if scope else ""
+    return f"{PREFIX}{limit}/{digest}"

@@ -1,0 +1,103 @@
+"""The counting of one limit and scope: what was let through, and what has left the window.
+
+Rules of this part:
+
+- No sum over any window is ever above what the limit allows. What is let through at time t counts
+  until t + window; amounts that lie close together are kept as one entry, which counts until the
+  last of them leaves. So a busy window forgets late, by a sixteenth of itself at most, never early.
+- The size of a count is bounded, however many calls it counted.
+- An entry is named by its place from the first one ever on, so that the name stays right when
+  older ones leave.
+- The caller holds whatever makes this atomic, and gives the time; it never steps back.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Final
+
+from agent_saga.controls.amounts import Number, add
+
+__all__ = ["MERGED", "Window", "negative"]
+
+MERGED: Final = 16
+"""Entries from which on neighbours become one when they lie within this fraction of the window."""
+
+
+class Window:
+    """One count.
+
+    Attributes:
+        total: what is in the window.
+        base: how many entries have left it.
+        starts, ends, amounts: of each entry the time of its first and its last amount, and their
+            sum; the oldest first.
+    """
+
+    __slots__ = ("amounts", "base", "ends", "starts", "total")
+
+    def __init__(
+        self,
+        total: Number = 0,
+        base: int = 0,
+        starts: list[float] | None = None,
+        ends: list[float] | None = None,
+        amounts: list[Number] | None = None,
+    ) -> None:
+        self.total = total
+        self.base = base
+        self.starts: list[float] = [] if starts is None else starts
+        self.ends: list[float] = [] if ends is None else ends
+        self.amounts: list[Number] = [] if amounts is None else amounts
+
+    def prune(self, length: float, now: float) -> None:
+        """Forget what has left the window, which is so many seconds long."""
+        ends = self.ends
+        gone = 0
+        for end in ends:
+            if end + length > now:
+                break
+            self.total = add(self.total, negative(self.amounts[gone]))
+            gone += 1
+        if gone:
+            self.base += gone
+            del ends[:gone], self.starts[:gone], self.amounts[:gone]
+
+    def take(self, amount: Number, length: float, now: float) -> int:
+        """Count an amount, and return the name of its entry."""
+        self.total = add(self.total, amount)
+        ends, amounts = self.ends, self.amounts
+        count = len(ends)
+        if count >= MERGED and now - self.starts[-1] < length / MERGED:
+            ends[-1] = max(ends[-1], now)
+            amounts[-1] = add(amounts[-1], amount)
+            return self.base + count - 1
+        self.starts.append(now)
+        ends.append(now)
+        amounts.append(amount)
+        return self.base + count
+
+    def give_back(self, entry: int, amount: Number) -> None:
+        """Take an amount out of an entry again, unless that has left the window."""
+        at = entry - self.base
+        if at >= 0:
+            self.amounts[at] = add(self.amounts[at], negative(amount))
+            self.total = add(self.total, negative(amount))
+
+    def free_after(self, amount: Number, most: Number, length: float, now: float) -> float | None:
+        """Return the seconds until an amount fits; None when it never does."""
+        if amount > most:
+            return None
+        left = self.total
+        wait = 0.0
+        for end, leaves in zip(self.ends, self.amounts, strict=True):
+            if add(left, amount) <= most:
+                break
+            left = add(left, negative(leaves))
+            wait = max(0.0, end + length - now)
+        return wait
+
+
+def negative(number: Number) -> Number:
+    """Return the exact negative of a number, however many digits it has."""
+    return number.copy_negate() if isinstance(number, Decimal) else -number

@@ -1,0 +1,139 @@
+"""The counting itself: random traffic against a list that forgets nothing."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_saga.controls.amounts import add, amount_of, number_of, text_of
+from agent_saga.controls.limits.count import Count
+from agent_saga.controls.limits.moments import Axis, Moment
+from agent_saga.controls.limits.window import MERGED, Window
+from agent_saga.state.document import decode, encode
+
+LENGTH = 60.0
+amounts = st.one_of(st.integers(0, 50), st.decimals(0, 50, places=3))
+traffic = st.lists(st.tuples(st.floats(0, 30), amounts, st.booleans()), max_size=120)
+
+
+def most_in_any_window(taken):
+    """The largest sum of amounts that lie within one window, each counted from its own time."""
+    sums = [sum(Decimal(a) for t, a in taken if start <= t < start + LENGTH) for start, _ in taken]
+    return max(sums, default=Decimal(0))
+
+
+@pytest.mark.guarantee("LIMIT-4")
+@given(traffic, st.integers(1, 200))
+@settings(max_examples=150, deadline=None)
+def test_no_window_holds_more_than_the_cap(calls, cap):
+    """P9 of one count: whatever comes, no window of the list ever holds more than the cap."""
+    window, now, taken = Window(), 0.0, []
+    for gap, amount, hand_back in calls:
+        now += gap
+        window.prune(LENGTH, now)
+        number = amount_of(amount)
+        if add(window.total, number) > cap:
+            continue
+        entry = window.take(number, LENGTH, now)
+        if hand_back:
+            window.give_back(entry, number)
+        else:
+            taken.append((now, number))
+        assert len(window.ends) <= 2 * MERGED + 1
+    assert most_in_any_window(taken) <= cap
+
+
+@given(traffic)
+@settings(max_examples=100, deadline=None)
+def test_a_window_forgets_in_time(calls):
+    """What is counted left at most a sixteenth of the window late."""
+    window, now, taken = Window(), 0.0, []
+    for gap, amount, _ in calls:
+        now += gap
+        window.prune(LENGTH, now)
+        number = amount_of(amount)
+        window.take(number, LENGTH, now)
+        taken.append((now, number))
+    late = LENGTH * (1 + 1 / MERGED)
+    at_most = sum(Decimal(a) for t, a in taken if t + late > now)
+    at_least = sum(Decimal(a) for t, a in taken if t + LENGTH > now)
+    assert at_least <= Decimal(window.total) <= at_most
+
+
+@given(traffic, st.lists(st.booleans(), min_size=120, max_size=120))
+@settings(max_examples=80, deadline=None)
+def test_a_stored_count_counts_like_one_in_memory(calls, settle):
+    window, now, doc = Window(), 0.0, None
+    for number, (gap, amount, hand_back) in enumerate(calls):
+        now += gap
+        value = amount_of(amount)
+        window.prune(LENGTH, now)
+        entry = window.take(value, LENGTH, now)
+        count = Count(doc, Moment(0, now, "boot"), LENGTH)
+        count.take(str(number), value, "w", stays=False)
+        count.take(str(number), value, "w", stays=False)  # a repetition takes nothing
+        if hand_back:
+            window.give_back(entry, value)
+            count.give_back(str(number))
+            count.give_back(str(number))
+        elif settle[number]:
+            count.settle(str(number))
+        doc = count.document()
+        doc = None if doc is None else decode(encode(doc), where="test")
+    found = Count(doc, Moment(0, now, "boot"), LENGTH)
+    assert number_of(found.window.total) == window.total
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.integers(-(10**9), 10**9)), max_size=30))
+def test_a_step_of_the_wall_clock_moves_no_window(steps):
+    axis, gone = Axis(0.0, 0, 0.0, "boot"), 0.0
+    for gap, wall in steps:
+        gone += gap
+        axis = axis.advanced(Moment(wall * 1_000_000, gone, "boot"))
+    assert axis.now == pytest.approx(gone)
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 100), st.sampled_from(["a", "b", "c"])),
+        max_size=40,
+    )
+)
+def test_hosts_whose_clocks_differ_do_not_refill_a_window(steps):
+    """Between hosts the axis advances no further than the clock that is the most ahead."""
+    skew = {"a": 0.0, "b": 300.0, "c": -300.0}
+    real, axis = 1000.0, Axis(0.0, int(1000.0 * 1e6), 1000.0, "a")
+    for gap, host in steps:
+        real += gap
+        wall = int((real + skew[host]) * 1_000_000)
+        axis = axis.advanced(Moment(wall, real + 7 * skew[host], host))
+    assert axis.now <= real - 1000.0 + 300.0 + 1e-3
+
+
+@pytest.mark.parametrize("boot", ["", "same"])
+def test_a_clock_that_stands_still_or_goes_back_frees_nothing(boot):
+    axis = Axis(50.0, 1_000_000_000, 500.0, boot)
+    assert axis.advanced(Moment(0, 500.0, boot)).now == 50.0
+    assert axis.advanced(Moment(0, 400.0, boot)).now == 50.0
+    assert axis.advanced(Moment(10**15, 500.0, boot)).now == 50.0
+
+
+@given(st.one_of(st.integers(-(10**39), 10**39), st.decimals(allow_nan=False, places=10)))
+def test_a_number_is_read_back_as_it_was_written(value):
+    try:
+        number = number_of(value)
+    except ValueError:
+        return
+    assert number_of(text_of(number)) == number == value
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_float_counts_as_the_shortest_decimal_that_stands_for_it(value):
+    try:
+        number = number_of(value)
+    except ValueError:
+        return
+    assert Decimal(number) == Decimal(repr(value))
