@@ -63,17 +63,17 @@ class LimitStore:
 
     Args:
         state: the state store; that of the log in use when not given.
-        clock: where time is read.
+        clock: where time is read; the machine's clocks when not given.
 
     Crash: an answered transaction survives the process; after a power loss the counts are made
     anew from the log. Fails closed: a store that does not answer refuses the call.
     """
 
-    def __init__(self, state: StateStore | None = None, *, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, state: StateStore | None = None, *, clock: Clock | None = None) -> None:
         if state is not None and not isinstance(state, StateStore):
             raise ConfigurationError(f"A LimitStore needs a state store, not {state!r}.")
         self._state = state
-        self._clock = clock
+        self._clock = clock or SYSTEM_CLOCK
         self._wal: BaseWAL | None = None
         self._settled: dict[str, list[str]] = {}
         self.restart_in_child()
