@@ -230,6 +230,8 @@ def _kept(tool: str, facts: Facts) -> str:
 
 def _unwinding(tool: str, facts: Facts) -> str:  # noqa: ARG001 - one signature for all tellers
     where = f" of savepoint {_path(facts)}" if _path(facts) else ""
+    if isinstance(facts.get("to"), str):
+        where = f" of what came after step [{printable(facts['to'][:8])}]"
     return f"Undoing{where} began{_because(facts, 'cause')}"
 
 
@@ -275,6 +277,7 @@ _TELLERS: Final[dict[str, Callable[[str, Facts], str]]] = {
     Ev.SAGA_CLAIM: _claim,
     Ev.SAGA_CLOSED: _closed("The case was closed"),
     Ev.SAGA_SUSPENDED: _suspended,
+    Ev.SAGA_UNDONE_TO: _saga("The steps after that point are undone; the saga is committed again"),
     Ev.SAGA_RESUMED: _saga("The saga was resumed"),
     Ev.SAGA_RELEASED: _saga("The saga was left to recovery"),
     Ev.SAGA_UNWINDING: _unwinding,

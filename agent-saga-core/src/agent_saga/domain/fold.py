@@ -175,8 +175,24 @@ def _unwinding(view: SagaView, record: WrittenRecord) -> None:
         path = ()
     if path:
         _scope(view, path, "UNWINDING")
-    else:
-        view.state = saga_after(view.state, record.event)
+        return
+    view.state = saga_after(view.state, record.event)
+    view.undo_to, view.undo_only = _text(facts, "to"), only_of(facts)
+    if view.undo_only is None and "to" in facts:
+        view.faults.append("it cannot be read which of its steps are being undone")
+
+
+def only_of(facts: Facts) -> frozenset[str] | None:
+    """Return the steps that undoing a saga up to a point is about; None for all of them."""
+    only = _path(facts.get("only"))
+    return None if only is None else frozenset(only)
+
+
+def _undone_to(view: SagaView, record: WrittenRecord) -> None:
+    if view.undo_only is None:
+        raise IllegalTransition(f"{record.event} follows an undoing of the whole saga.")
+    view.state = saga_after(view.state, record.event)
+    view.undo_to, view.undo_only = "", None
 
 
 def _scope_open(view: SagaView, record: WrittenRecord) -> None:
@@ -298,6 +314,7 @@ _TAKERS: Final[dict[str, Callable[[SagaView, WrittenRecord], None]]] = {
     Ev.SAGA_COMMITTED: _committed,
     Ev.SAGA_CLOSED: _closed,
     Ev.SAGA_UNWINDING: _unwinding,
+    Ev.SAGA_UNDONE_TO: _undone_to,
     Ev.SCOPE_OPEN: _scope_open,
     Ev.SCOPE_CLOSED: _scope_closed,
     Ev.STEP_REFUSED: _refused,

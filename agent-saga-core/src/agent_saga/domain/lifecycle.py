@@ -10,6 +10,7 @@ NOT_APPLIED when a prober or a late arrival tells. Only COMMITTED and UNKNOWN st
 whose inverse did not succeed, go to COMPENSATING. A late arrival after an end shows an effect that
 stands: the step is COMMITTED again, or UNRESOLVED when its inverse had run already. Closing a step
 or a saga is a named human's act. A claim changes who acts, never where the saga stands.
+Of a committed saga the steps after a point may be undone: then it is committed again, up to there.
 """
 
 from __future__ import annotations
@@ -169,6 +170,7 @@ _SAGA_RULES: Final[dict[str, dict[SagaState, SagaState]]] = {
         _G.UNWINDING,
     ),
     Ev.SAGA_ROLLED_BACK: {_G.UNWINDING: _G.ROLLED_BACK},
+    Ev.SAGA_UNDONE_TO: {_G.UNWINDING: _G.COMMITTED},
     Ev.SAGA_PARTIAL: {_G.UNWINDING: _G.PARTIAL},
     Ev.SAGA_STUCK: {_G.UNWINDING: _G.STUCK},
     Ev.SAGA_REOPENED: dict.fromkeys((_G.ROLLED_BACK, _G.COMMITTED), _G.REOPENED),

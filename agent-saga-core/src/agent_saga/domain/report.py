@@ -52,6 +52,7 @@ class RollbackReport:
     Attributes:
         saga_id, name: the saga.
         savepoint: which savepoint of it this report is about; empty for the whole saga.
+        undone_to: up to which step the saga was undone; empty for the whole saga.
         outcome: ROLLED_BACK, PARTIAL, STUCK, RELEASED or COMMITTED.
         compensated: steps whose inverse succeeded.
         failed: steps whose inverse did not, or may not, have succeeded.
@@ -77,6 +78,7 @@ class RollbackReport:
         "outcome",
         "saga_id",
         "savepoint",
+        "undone_to",
         "unresolved",
         "unsettled",
         "wal",
@@ -86,7 +88,7 @@ class RollbackReport:
         self.saga_id = saga_id
         self.name = name
         self.wal = wal
-        self.savepoint = ""
+        self.savepoint = self.undone_to = ""
         self.outcome = ""
         self.compensated: list[StepLine] = []
         self.failed: list[StepLine] = []
@@ -151,8 +153,10 @@ class RollbackReport:
             "PARTIAL": "was undone, but something stands",
             "STUCK": "could NOT be undone completely",
             "RELEASED": "could not be finished here and was left to recovery",
-            "COMMITTED": "was committed",
+            "COMMITTED": "was undone" if self.undone_to else "was committed",
         }.get(self.outcome, "is still open")
+        if self.undone_to:
+            state += f", as far as the steps after {self.undone_to}"
         verdict = "clean" if self.clean else "NOT clean"
         part = f"Savepoint {self.savepoint!r} of saga" if self.savepoint else "Saga"
         return f"{part} {name}{self.saga_id} {state}: {verdict}."

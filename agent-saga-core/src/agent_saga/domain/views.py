@@ -77,6 +77,8 @@ class SagaView:
             together (`fold.resolve`).
         faults: what is wrong with its records; each makes it a human's case.
         resume_grace: for how many seconds recovery holds it after a crash; None if it does not.
+        undo_to: up to which step it is being undone, or was left undone; empty for all of it.
+        undo_only: the steps that this is about; None for all of them.
         claimed_for: why it was claimed last; empty if its own program has it.
     """
 
@@ -95,11 +97,14 @@ class SagaView:
         "scopes",
         "state",
         "steps",
+        "undo_only",
+        "undo_to",
     )
 
     def __init__(self, saga: str) -> None:
         self.id = saga
-        self.name = self.claimed_for = ""
+        self.name = self.claimed_for = self.undo_to = ""
+        self.undo_only: frozenset[str] | None = None
         self.resume_grace: float | None = None
         self.state = SagaState.NEW
         self.epoch = self.began = self.last = self.refused = 0
@@ -147,4 +152,6 @@ class SagaView:
         """Return the names of the inverses that undoing this saga may still need."""
         if self.ended and not self.standing:
             return set()
-        return {step.inverse for step in self.steps.values() if step.state not in _DONE} - {""}
+        only = self.undo_only
+        steps = [s for s in self.steps.values() if only is None or s.id in only]
+        return {step.inverse for step in steps if step.state not in _DONE} - {""}

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from agent_saga.domain.compensation import Compensation
-from agent_saga.domain.lifecycle import StepState, saga_after, scope_after, step_after
+from agent_saga.domain.lifecycle import SagaState, StepState, saga_after, scope_after, step_after
 from agent_saga.domain.records import Ev
 from agent_saga.errors import AgentSagaError, NotRecordable, SecretLeak
 from agent_saga.plugins.registry import process_handlers
@@ -117,9 +117,14 @@ def step_record(step: Step, event: str, payload: Fragment) -> int:
 
 def unwinding(scope: Scope, cause: str) -> int:
     """Record that a scope is being undone."""
-    fields = {"cause": cause, "scope": list(scope.path)}
+    fields: dict[str, Any] = {"cause": cause, "scope": list(scope.path)}
+    saga = scope.saga
     if scope.parent is None:
-        return saga_event(scope.saga, Ev.SAGA_UNWINDING, **fields)
+        if saga.state is SagaState.COMMITTED:
+            fields["after_commit"] = True
+        if saga.only is not None:
+            fields |= {"to": saga.undo_to, "only": sorted(saga.only)}
+        return saga_event(saga, Ev.SAGA_UNWINDING, **fields)
     following = scope_after(scope.state, "UNWINDING")
     seq = write(scope.saga, Ev.SAGA_UNWINDING, masked(fields)[0])
     scope.state = following

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 class Saga:
     """One saga.
 
+    Attributes:
+        only, undo_to: undoing it is about these steps, those after this one; None for all of them.
+
     Args:
         engine: the parts that it runs on.
         name: how people call it.
@@ -61,6 +64,7 @@ class Saga:
         "labels",
         "lock",
         "name",
+        "only",
         "order",
         "read_only",
         "released",
@@ -72,6 +76,7 @@ class Saga:
         "steps",
         "suspend_request",
         "suspendable",
+        "undo_to",
         "unsettled",
     )
 
@@ -110,6 +115,8 @@ class Saga:
         self.replay: Replay | None = None
         self.suspendable = False
         self.hold: float | None = None
+        self.only: frozenset[str] | None = None
+        self.undo_to = ""
         self.read_only = False
 
     def move(self, event: str) -> None:
@@ -269,6 +276,11 @@ class Saga:
         """Return the steps of a scope and of every scope inside it, oldest admission first."""
         with self.lock:
             return [step for step in self.steps.values() if step.scope.within(scope)]
+
+    def to_undo(self, scope: Scope) -> list[Step]:
+        """Return the steps of a scope that undoing it is about."""
+        steps, only = self.steps_of(scope), self.only
+        return steps if only is None else [step for step in steps if step.id in only]
 
     def in_flight_of(self, scope: Scope) -> list[Step]:
         """Return the steps of a scope that are in flight."""

@@ -33,6 +33,7 @@ from agent_saga.engine.settle import quiet, settle_unknown, wait_until_quiet
 from agent_saga.errors import AgentSagaError, OutcomeUnknown, RefusedError, WALError
 
 if TYPE_CHECKING:
+    from agent_saga.engine.saga import Saga
     from agent_saga.engine.scope import Scope
     from agent_saga.engine.step import Step
 
@@ -66,6 +67,7 @@ def unwind(scope: Scope, cause: str, *, retry: bool = False) -> Protocol[Rollbac
     saga = scope.saga
     report = saga.new_report()
     report.savepoint = "/".join(scope.path)
+    report.undone_to = _point(saga) if scope.parent is None else ""
     if not (saga.begun or saga.in_flight):
         report.outcome = "ROLLED_BACK"
         scope.report = report
@@ -108,7 +110,7 @@ class Unwinding:
         if cut is not None:
             self.give_up(cut)
             return
-        for step in undo_order(self.scope.saga.steps_of(self.scope)):
+        for step in undo_order(saga.to_undo(self.scope)):
             cut = yield from self._visit(step)
             if cut is not None:
                 self.give_up(cut)
@@ -270,7 +272,10 @@ class Unwinding:
         outcome = self.report.verdict()
         if self.scope.parent is None:
             lists = {n: [line.step for line in getattr(self.report, n)] for n in _LISTS}
-            seq = journal.saga_event(saga, _TERMINAL[outcome], **lists)
+            event = _TERMINAL[outcome]
+            if saga.only is not None and event == Ev.SAGA_ROLLED_BACK:
+                event, outcome = Ev.SAGA_UNDONE_TO, "COMMITTED"
+            seq = journal.saga_event(saga, event, **lists)
         else:
             seq = journal.scope_closed(self.scope, _SCOPE_RESULT[outcome])
         cut = yield Durable(seq)
@@ -289,7 +294,7 @@ class Unwinding:
 
     def leave_to_recovery(self) -> None:
         """List every step that may stand; nothing in this process acts on the saga any more."""
-        for step in undo_order(self.scope.saga.steps_of(self.scope)):
+        for step in undo_order(self.scope.saga.to_undo(self.scope)):
             if step.id in self.done or step.tool.reversible:
                 continue
             if step.state in _GONE:
@@ -302,6 +307,12 @@ class Unwinding:
 
 _LISTS = ("compensated", "failed", "orphaned", "unresolved", "kept")
 _SCOPE_RESULT = {"ROLLED_BACK": "UNDONE", "PARTIAL": "PARTIAL", "STUCK": "STUCK"}
+
+
+def _point(saga: Saga) -> str:
+    """Return how people call the step after which a saga is undone; empty for all of it."""
+    step = saga.steps.get(saga.undo_to)
+    return "" if step is None else f"{step.tool.name} [{step.id[:8]}]"
 
 
 def _tried(step: Step, inverse: Compensation) -> Protocol[tuple[Undone, BaseException | None]]:

@@ -27,6 +27,7 @@ from typing import Any
 
 from agent_saga.domain.compensation import Compensation
 from agent_saga.domain.effective import facts_of
+from agent_saga.domain.fold import only_of
 from agent_saga.domain.lifecycle import saga_after, step_after
 from agent_saga.domain.records import Ev
 from agent_saga.domain.templates import Template
@@ -79,6 +80,10 @@ def rebuilt(engine: Engine, found: Found, epoch: int, *, dead_since: float) -> S
 
 def _saga(saga: Saga, record: Record, facts: Facts) -> None:
     saga.state = saga_after(saga.state, record.event)
+    if record.event == Ev.SAGA_UNWINDING:
+        saga.only, saga.undo_to = only_of(facts), str(facts.get("to") or "")
+    elif record.event == Ev.SAGA_UNDONE_TO:
+        saga.only, saga.undo_to = None, ""
     salt = facts.get("salt")
     if record.event == Ev.SAGA_BEGIN and isinstance(salt, str):
         saga.salt = _unb64(salt)

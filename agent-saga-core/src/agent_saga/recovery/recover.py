@@ -175,7 +175,8 @@ def bare(place: Place, claim: Claimed) -> Saga:
     """Return a saga without steps, to record something of it as a whole."""
     saga = Saga(place.engine, claim.found.view.name, is_async=False)
     saga.id, saga.epoch, saga.begun = claim.found.id, claim.epoch, True
-    saga.state = claim.found.view.state
+    view = claim.found.view
+    saga.state, saga.only, saga.undo_to = view.state, view.undo_only, view.undo_to
     return saga
 
 
@@ -189,7 +190,7 @@ def _release(place: Place, claim: Claimed) -> None:
 def _stuck(place: Place, claim: Claimed, reason: str) -> Recovered:
     saga = bare(place, claim)
     if saga.state is not SagaState.UNWINDING:
-        journal.saga_event(saga, Ev.SAGA_UNWINDING, cause="its process died", scope=[])
+        journal.unwinding(saga.root, "its process died")
     seq = journal.saga_event(saga, Ev.SAGA_STUCK, reason=reason)
     place.wal.wait_durable(seq)
     give_back(place, claim)

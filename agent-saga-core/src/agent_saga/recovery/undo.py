@@ -5,6 +5,10 @@ Rules of this part:
 - Inverses run by their registered names, in the same order and with the same keys as an unwinding
   at the time would have. What has no inverse is refused before anything is run, unless the caller
   says that it may stand.
+- Undoing up to a step is about exactly the steps that came after it, in the order of undoing; a
+  call without a known outcome came after what was announced before it. Which steps these are is
+  recorded before the first of them is undone, and whoever goes on with it reads it there. The saga
+  is then committed up to that step, and can be undone further.
 - An interrupted undo goes on when it is run again: the claim and the records see to it that
   nothing runs twice.
 """
@@ -16,7 +20,7 @@ from typing import NamedTuple
 from agent_saga.domain.lifecycle import SagaState, StepState
 from agent_saga.engine.outcome import unusable
 from agent_saga.engine.ports import Engine
-from agent_saga.engine.saga import undo_order
+from agent_saga.engine.saga import Saga, undo_order
 from agent_saga.engine.step import Step
 from agent_saga.errors import UndoRefused
 from agent_saga.recovery.claim import Place, claimed
@@ -64,29 +68,100 @@ class Plan(NamedTuple):
         return {**self._asdict(), "steps": [step._asdict() for step in self.steps]}
 
 
-def plan(engine: Engine, found: Found) -> Plan:
+def plan(engine: Engine, found: Found, to: str = "") -> Plan:
     """Return what undoing a saga would do; runs nothing.
 
     Args:
         engine: whose handlers count.
         found: the saga, as surveyed.
+        to: undo only what came after this step: its id, the beginning of it, or its tool.
+
+    Raises:
+        UndoRefused: there is no such step, or it is no step up to which can be undone.
     """
-    return Plan(found.id, found.view.name, found.view.state.value, _planned_steps(engine, found))
+    steps = _planned_steps(engine, found, to)
+    return Plan(found.id, found.view.name, found.view.state.value, steps)
 
 
-def _planned_steps(engine: Engine, found: Found) -> list[Planned]:
+def _planned_steps(engine: Engine, found: Found, to: str) -> list[Planned]:
     if found.problems:
         return [Planned("", "", "cannot", problem) for problem in found.problems]
     try:
         now = engine.clock.monotonic()
         saga = rebuilt(engine, found, found.effective.epoch, dead_since=now)
-        return [planned(step, engine) for step in undo_order(list(saga.steps.values()))]
+        if to:
+            aim(saga, to)
+        steps = undo_order(list(saga.steps.values()))
+        return [planned(step, engine, only=saga.only) for step in steps]
+    except UndoRefused:
+        raise
     except Exception as error:  # one bad saga does not hide the plans of the others
         return [Planned("", "", "cannot", f"it cannot be made from its records: {error}")]
 
 
-def planned(step: Step, engine: Engine) -> Planned:
-    """Return what undoing would do about one step."""
+def aim(saga: Saga, to: str) -> None:
+    """Let undoing a saga be about what came after a step.
+
+    Args:
+        saga: rebuilt from its records; committed, or being undone up to this step.
+        to: the step's id, the beginning of it, or its tool.
+
+    Raises:
+        UndoRefused: there is no such step, or it is no step up to which can be undone.
+    """
+    point = _point(saga, to)
+    if saga.only is not None or saga.state is not SagaState.COMMITTED:
+        if point.id != saga.undo_to:
+            raise UndoRefused(
+                f"Saga {saga.id} is being undone {_how_far(saga)}; that was interrupted.",
+                fix="Finish that first: the same command again, or agent-saga recover.",
+            )
+        return
+    saga.undo_to = point.id
+    saga.only = frozenset(step.id for step in saga.steps.values() if _came_after(step, point))
+
+
+def _how_far(saga: Saga) -> str:
+    return f"up to the step {saga.undo_to}" if saga.only is not None else "as a whole"
+
+
+def _point(saga: Saga, to: str) -> Step:
+    """Return the step that a person meant."""
+    steps = list(saga.steps.values())
+    exact = [step for step in steps if step.id == to]
+    meant = exact or [s for s in steps if s.id.startswith(to) or s.tool.name == to]
+    if len(meant) != 1:
+        names = ", ".join(f"{step.tool.name} [{step.id}]" for step in meant or steps)
+        what = f"may be one of {len(meant)} steps" if meant else "is no step"
+        raise UndoRefused(
+            f"{to!r} {what} of saga {saga.id}.", fix=f"Name one by its id: {names or 'it has none'}"
+        )
+    [point] = meant
+    if point.order is None or point.state is StepState.COMPENSATED:
+        raise UndoRefused(
+            f"{point.tool.name} [{point.id[:8]}] is {point.state.value}; nothing can be undone up "
+            "to it.",
+            fix="Name a step that took effect and stands.",
+        )
+    return point
+
+
+def _came_after(step: Step, point: Step) -> bool:
+    if step.order is None:
+        return step.intent_order > point.intent_order
+    return step.order > (point.order or 0)
+
+
+def planned(step: Step, engine: Engine, *, only: frozenset[str] | None = None) -> Planned:
+    """Return what undoing would do about one step.
+
+    Args:
+        step: the step.
+        engine: whose handlers count.
+        only: the steps that undoing is about; None for all.
+    """
+    if only is not None and step.id not in only:
+        return Planned(step.id, step.tool.name, "leave", f"{step.state.value}, not after that step")
     what, detail = _judged(step, engine)
     return Planned(step.id, step.tool.name, what, detail)
 
@@ -118,9 +193,9 @@ def _unknown(step: Step) -> tuple[str, str]:
 
 
 def undo_later(
-    place: Place, saga: str, *, by: str, reason: str, leave_the_rest: bool = False
+    place: Place, saga: str, *, by: str, reason: str, leave_the_rest: bool = False, to: str = ""
 ) -> Recovered:
-    """Undo a committed saga.
+    """Undo a committed saga, or what came after one of its steps.
 
     Args:
         place: where recovery works.
@@ -128,21 +203,25 @@ def undo_later(
         by: who asks for it.
         reason: why; both are recorded.
         leave_the_rest: undo what can be undone, and let what cannot stand.
+        to: undo only what came after this step: its id, the beginning of it, or its tool.
 
     Raises:
-        UndoRefused: the saga is not committed, or a step of it cannot be undone; nothing was run.
+        UndoRefused: the saga is not committed, nothing is left to undo, or a step of it cannot be
+            undone; nothing was run.
         RecoveryError: no name or reason is given.
         ClaimRefused: somebody else acts on it.
     """
     by, reason = named(by), said(reason)
 
     def check(found: Found) -> None:
-        _check(place, found, leave_the_rest=leave_the_rest)
+        _check(place, found, leave_the_rest=leave_the_rest, to=to)
 
     known(place.wal.path, saga)
     with claimed(place, saga, reason="undo", by=by, check=check) as claim:
         now = place.engine.clock.monotonic()
         owned = rebuilt(place.engine, claim.found, claim.epoch, dead_since=now)
+        if to:
+            aim(owned, to)
         return undo_saga(place, claim, owned, f"undone by {by}: {reason}")
 
 
@@ -160,7 +239,7 @@ def known(path: str, saga: str) -> Found:
     return found
 
 
-def _check(place: Place, found: Found, *, leave_the_rest: bool) -> None:
+def _check(place: Place, found: Found, *, leave_the_rest: bool, to: str) -> None:
     if found.problems:
         raise UndoRefused(f"The records of the saga cannot be trusted: {found.problems[0]}.")
     if found.view.state not in _UNDONE_LATER:
@@ -168,9 +247,22 @@ def _check(place: Place, found: Found, *, leave_the_rest: bool) -> None:
             f"Saga {found.id} is {found.view.state.value}; only a committed saga is undone later.",
             fix="agent-saga queue list shows the sagas whose undoing could not be finished.",
         )
+    if found.view.undo_to and not to:
+        raise UndoRefused(
+            f"Saga {found.id} is being undone up to the step {found.view.undo_to}; that was "
+            "interrupted.",
+            fix=f"Finish that first: --to {found.view.undo_to}, or agent-saga recover.",
+        )
+    steps = plan(place.engine, found, to).steps
+    begun = found.view.state is not SagaState.COMMITTED
+    if to and not begun and all(step.what == "leave" for step in steps):
+        raise UndoRefused(
+            f"Nothing of saga {found.id} is left to undo after that step.",
+            fix=f"agent-saga undo {found.id} --dry-run shows every step.",
+        )
     if leave_the_rest:
         return
-    cannot = [step for step in plan(place.engine, found).steps if step.what == "cannot"]
+    cannot = [step for step in steps if step.what == "cannot"]
     if cannot:
         reasons = "; ".join(f"{step.tool}: {step.detail}" for step in cannot)
         raise UndoRefused(

@@ -114,13 +114,31 @@ class RecoveryDaemon:
             self._store.close()
             self._store = None
 
-    def undo(self, saga: str, *, by: str, reason: str, leave_the_rest: bool = False) -> Any:
-        """Undo a committed saga; see `recovery.undo.undo_later`."""
-        return _either(
-            lambda: undo_later(
-                self._place(), saga, by=by, reason=reason, leave_the_rest=leave_the_rest
-            )
-        )
+    def undo(
+        self, saga: str, *, by: str, reason: str, leave_the_rest: bool = False, to: str = ""
+    ) -> Any:
+        """Undo a committed saga, or what came after one of its steps; returns a `Recovered`.
+
+        Args:
+            saga: the saga's id.
+            by: who asks for it.
+            reason: why; both are recorded.
+            leave_the_rest: undo what can be undone, and let what cannot stand.
+            to: undo only what came after this step: its id, the beginning of it, or its tool.
+
+        Raises:
+            UndoRefused: it cannot be undone as asked; nothing was run.
+            ClaimRefused: somebody else acts on it.
+
+        Crash: what was announced is in the log; the same call, or recovery, goes on and repeats
+        nothing. Fails closed.
+        """
+
+        def undone() -> Recovered:
+            place, rest = self._place(), leave_the_rest
+            return undo_later(place, saga, by=by, reason=reason, leave_the_rest=rest, to=to)
+
+        return _either(undone)
 
     def sweep(self) -> Result:
         """Make one pass that does not wait for calls that may still arrive; blocks."""
@@ -141,13 +159,13 @@ class RecoveryDaemon:
         texts = {saga: hold_text(hold) for saga, hold in held.items()}
         return [plan(engine, saga)._replace(held=texts.get(saga.id, "")) for saga in found]
 
-    def plan(self, saga: str) -> Plan:
-        """Return what undoing a saga would do; runs nothing.
+    def plan(self, saga: str, *, to: str = "") -> Plan:
+        """Return what undoing a saga, or what came after one of its steps, would do; runs nothing.
 
         Raises:
-            UndoRefused: the log has no such saga.
+            UndoRefused: the log has no such saga, or the saga no such step.
         """
-        return plan(self._runtime.engine(), known(self._daemon.path, saga))
+        return plan(self._runtime.engine(), known(self._daemon.path, saga), to)
 
     def cases(self) -> list[Found]:
         """Return the sagas that need a human, oldest first."""

@@ -17,6 +17,7 @@ __all__ = ["command"]
 @import_option
 @click.option("--by", required=True, help="Who asks for it; recorded.")
 @click.option("--reason", required=True, help="Why; recorded.")
+@click.option("--to", metavar="STEP", default="", help="Undo only what came after this step.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done; run nothing.")
 @click.option(
     "--leave-the-rest", is_flag=True, help="Undo what can be undone; let what cannot stand."
@@ -28,6 +29,7 @@ def command(
     modules: tuple[str, ...],
     by: str,
     reason: str,
+    to: str,
     *,
     dry_run: bool,
     leave_the_rest: bool,
@@ -35,19 +37,21 @@ def command(
 ) -> Exit:
     """Undo a committed saga, its latest effect first.
 
-    SAGA is its id. What cannot be undone is refused before anything runs. Exits with 0 if all of it
-    was undone, with 1 if something stands, and with 4 if it was refused.
+    SAGA is its id. With --to only what came after STEP is undone, and the saga is committed up to
+    it; STEP is an id, the beginning of one, or a tool of which there is one call. What cannot be
+    undone is refused before anything runs. Exits with 0 if all of it was undone, with 1 if
+    something stands, and with 4 if it was refused.
     """
     with opened(wal_path, modules, by) as daemon:
         if dry_run:
-            plan = daemon.plan(saga)
+            plan = daemon.plan(saga, to=to)
             if as_json:
                 say_json(plan.as_dict())
             else:
                 say(*plan_lines(plan.steps), "Nothing was run.")
             cannot = any(step.what == "cannot" for step in plan.steps)
             return Exit.NOT_CLEAN if cannot else Exit.CLEAN
-        done = daemon.undo(saga, by=by, reason=reason, leave_the_rest=leave_the_rest)
+        done = daemon.undo(saga, by=by, reason=reason, leave_the_rest=leave_the_rest, to=to)
     if as_json:
         say_json(as_document([done]))
     else:
