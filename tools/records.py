@@ -40,4 +40,11 @@ SAYS: Final = {
     "STEP_UNRESOLVED": "A step was not reached, because undoing stopped before it.",
     "STEP_KEPT": "An irreversible step stands for ever: who had approved it.",
     "STEP_CLOSED": "A person dealt with this step: who, and why.",
+    "APPROVAL_ASKED": "People are asked about a call: under which rule, and until when.",
+    "APPROVAL_DECIDED": "Somebody decided a request, reviewed a decision, or granted beforehand.",
+    "APPROVAL_EXPIRED": "Nobody answered a request in time; it counts as denied.",
+    "SWITCH_HALTED": "A person halted or drained tools: which, why, who, and until when.",
+    "SWITCH_LIFTED": "A person lifted a halt: which, and who.",
+    "QUARANTINE_SET": "A person quarantined a saga: why, and who.",
+    "QUARANTINE_LIFTED": "A person took a saga out of quarantine: who.",
 }

@@ -19,6 +19,8 @@ from agent_saga.controls.rules import Rule as Rule
 from agent_saga.controls.rules import arg_exceeds as arg_exceeds
 from agent_saga.controls.rules import semantics_is as semantics_is
 from agent_saga.controls.rules import tool_is as tool_is
+from agent_saga.controls.switch.kill_switch import KillSwitch as KillSwitch
+from agent_saga.controls.switch.kill_switch import set_kill_switch as set_kill_switch
 from agent_saga.domain.compensation import Compensation as Compensation
 from agent_saga.domain.outcomes import Applied as Applied
 from agent_saga.domain.outcomes import CannotTell as CannotTell
@@ -40,12 +42,14 @@ from agent_saga.errors import CompensationError as CompensationError
 from agent_saga.errors import ConfigurationError as ConfigurationError
 from agent_saga.errors import DuplicateName as DuplicateName
 from agent_saga.errors import DuplicateSaga as DuplicateSaga
+from agent_saga.errors import Halted as Halted
 from agent_saga.errors import LimitExceeded as LimitExceeded
 from agent_saga.errors import NoBoundary as NoBoundary
 from agent_saga.errors import NotApplied as NotApplied
 from agent_saga.errors import NotSuspendable as NotSuspendable
 from agent_saga.errors import OutcomeUnknown as OutcomeUnknown
 from agent_saga.errors import PluginError as PluginError
+from agent_saga.errors import Quarantined as Quarantined
 from agent_saga.errors import RecoveryError as RecoveryError
 from agent_saga.errors import RefusedError as RefusedError
 from agent_saga.errors import ReplayConflict as ReplayConflict
@@ -86,6 +90,7 @@ from agent_saga.runtime.composition import tool_executor_stats as tool_executor_
 from agent_saga.runtime.daemon import RecoveryDaemon as RecoveryDaemon
 from agent_saga.runtime.logs import set_default_wal as set_default_wal
 from agent_saga.runtime.settings import Settings as Settings
+from agent_saga.runtime.stores import FileSwitchStore as FileSwitchStore
 from agent_saga.wal.base import BackpressurePolicy as BackpressurePolicy
 from agent_saga.wal.base import BaseWAL as BaseWAL
 from agent_saga.wal.base import Capabilities as Capabilities
@@ -123,8 +128,11 @@ __all__ = [
     "DuplicateSaga",
     "Event",
     "FileLimitStore",
+    "FileSwitchStore",
     "FileWAL",
+    "Halted",
     "Health",
+    "KillSwitch",
     "LimitExceeded",
     "LimitStore",
     "MemoryLimitStore",
@@ -136,6 +144,7 @@ __all__ = [
     "OutcomeUnknown",
     "PluginError",
     "PreFlightGate",
+    "Quarantined",
     "RateLimit",
     "RecoveryDaemon",
     "RecoveryError",
@@ -186,6 +195,7 @@ __all__ = [
     "saga_scope",
     "semantics_is",
     "set_default_wal",
+    "set_kill_switch",
     "set_limit_store",
     "tool",
     "tool_executor_stats",

@@ -177,6 +177,18 @@ class ApprovalDenied(RefusedError):
     code = "SAGA-202"
 
 
+class Halted(RefusedError):
+    """A person has halted this tool, or nobody can tell whether one has."""
+
+    code = "SAGA-208"
+
+
+class Quarantined(Halted):
+    """A person has quarantined this saga: none of its steps and inverses may run."""
+
+    code = "SAGA-209"
+
+
 class NoBoundary(RefusedError):
     """A tool that must not run unprotected was called outside any boundary."""
 
@@ -483,6 +495,18 @@ class StateError(AgentSagaError):
     """The state store cannot do what was asked."""
 
     code = "SAGA-600"
+
+
+class ApprovalError(AgentSagaError):
+    """A request for approval cannot be decided as asked; nothing was changed."""
+
+    code = "SAGA-620"
+
+
+class AlreadyDecided(ApprovalError):
+    """Somebody was faster: the request is decided already, and the first decision counts."""
+
+    code = "SAGA-621"
 
 
 class StateUnavailable(StateError):

@@ -18,6 +18,9 @@ COMMANDS: Final = {
     "recover": "Undo what dead processes left, once.",
     "undo": "Undo a saga that was committed.",
     "queue": "Show and settle what needs a human.",
+    "halt": "Stop forward steps: everything, one tool, a family of tools, or a tag.",
+    "resume": "Lift a halt, or take a saga out of quarantine.",
+    "quarantine": "Stop one saga: its steps, its inverses, and recovery of it.",
     "list": "List the sagas of a log and where each stands.",
     "show": "Tell the story of one saga: its steps, their inverses, what stands.",
 }

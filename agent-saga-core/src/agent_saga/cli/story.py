@@ -211,6 +211,12 @@ def _refused(tool: str, facts: Facts) -> str:
     )
 
 
+def _answered(tool: str, facts: Facts) -> str:
+    word = "approved" if facts.get("approved") is True else "NOT approved"
+    by = facts.get("by")
+    return f"{tool} was {word}{f' by {printable(by)}' if by else ''}{_because(facts, 'note')}"
+
+
 def _compensating(tool: str, facts: Facts) -> str:
     attempt = facts.get("attempt")
     number = f", attempt {printable(attempt)}" if attempt not in (None, 1) else ""
@@ -304,4 +310,7 @@ _TELLERS: Final[dict[str, Callable[[str, Facts], str]]] = {
     Ev.STEP_UNRESOLVED: _step("{} was NOT reached by undoing"),
     Ev.STEP_KEPT: _kept,
     Ev.STEP_CLOSED: _closed("{} was closed"),
+    Ev.APPROVAL_ASKED: _step("People were asked about {}"),
+    Ev.APPROVAL_DECIDED: _answered,
+    Ev.APPROVAL_EXPIRED: _step("Nobody answered about {} in time"),
 }

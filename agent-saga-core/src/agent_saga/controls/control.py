@@ -51,6 +51,7 @@ class CallView(Struct, eq=False):
         declares: the names of the tool's parameters; None when they cannot be known.
         saga, step, generation: which step it is.
         approved: the names of what a human has approved it under.
+        began: when its saga began, in microseconds since the epoch.
         asks: what wants a human's approval, and why; filled while the call is judged.
         held: what controls have taken for it, by the control's name; None while there is nothing.
     """
@@ -65,6 +66,7 @@ class CallView(Struct, eq=False):
     step: str = ""
     generation: int = 0
     approved: frozenset[str] = NOTHING
+    began: int = 0
     asks: list[tuple[str, str]] | None = None
     held: dict[str, Any] | None = None
 
@@ -205,6 +207,29 @@ class Control:
 
     def ended(self, call: CallView, ending: str) -> Use | None:
         """Note how an attempt ended: "applied", "not applied" or "unknown"."""
+        return None
+
+    def calm(self, *, look: bool) -> bool:
+        """Say, without a wait, whether every step would be let go on; False where that is not sure.
+
+        A gate whose controls are all calm does not judge.
+
+        Args:
+            look: see whether anything changed since; without it, what was seen last will do, since
+                the call is judged once more.
+        """
+        return False
+
+    def stopping(self, call: CallView) -> Wait | None:
+        """Judge a call that waited for a thread, on that thread, directly before it is made."""
+        return None
+
+    def undoing(self, saga: str) -> Wait | None:
+        """Judge, before each inverse, whether a saga may be undone.
+
+        Raises:
+            RefusedError: nothing more of it may be undone now.
+        """
         return None
 
     def recorded(self, call: CallView) -> Mapping[str, Any]:

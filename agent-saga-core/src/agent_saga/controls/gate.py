@@ -24,6 +24,7 @@ from agent_saga.controls.limits.limit import Limit
 from agent_saga.controls.limits.memory import MemoryLimitStore
 from agent_saga.controls.limits.shared import LimitStore
 from agent_saga.controls.rules import Rule, Rules, seconds
+from agent_saga.controls.switch.kill_switch import KillSwitch
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.errors import ApprovalRequired, ConfigurationError, RefusedError
 
@@ -63,6 +64,7 @@ class PreFlightGate:
         approval_provider: who can ask a human; see `controls.approvals`.
         approval_timeout: seconds that a human has to answer; the setting when not given.
         limits: `BudgetLimit`s and `RateLimit`s; a call takes of all that police it, or of none.
+        kill_switch: a `KillSwitch` beside that of the log, which every gate asks.
 
     Raises:
         ConfigurationError: a rule is no `Rule`, a limit is no limit, or one has the name of another
@@ -76,10 +78,14 @@ class PreFlightGate:
         approval_timeout: float | None = None,
         *,
         limits: Iterable[Limit] = (),
+        kill_switch: KillSwitch | None = None,
     ) -> None:
         self.rules = _all_of("rules", rules, Rule)
         self.limits = _all_of("limits", limits, Limit)
         _check_names([*self.rules, *self.limits])
+        if kill_switch is not None and not isinstance(kill_switch, KillSwitch):
+            raise ConfigurationError(f"{type(kill_switch).__name__} is no kill switch.")
+        self.kill_switch = kill_switch
         if approval_provider is not None and not callable(getattr(approval_provider, "ask", None)):
             raise ConfigurationError("The approval provider has no `ask` method.")
         self.approval_provider = approval_provider
@@ -95,6 +101,7 @@ class PreFlightGate:
             self.approval_provider,
             self.approval_timeout,
             limits=self.limits,
+            kill_switch=self.kill_switch,
         )
 
     def composed(
@@ -123,11 +130,14 @@ class Gate:
         controls: all of them, in their order.
         checks, rechecks, releases, endings, records: their methods, each only where it is made use
             of; so that what no control needs costs nothing.
+        calm: says, without a wait, that no control would keep a step; see `Control.calm`.
+        stops: judges of calls that waited for a thread. undoings: judges before each inverse.
         reads_arguments: a verdict counts for the arguments that were judged.
         provider, timeout: who can ask a human, and how long a human has.
     """
 
     __slots__ = (
+        "calm",
         "checks",
         "controls",
         "endings",
@@ -136,7 +146,9 @@ class Gate:
         "rechecks",
         "records",
         "releases",
+        "stops",
         "timeout",
+        "undoings",
     )
 
     def __init__(
@@ -158,6 +170,11 @@ class Gate:
             [c.ended for c in self._with("ended")]
         )
         self.records = tuple([(c.name, c.recorded) for c in self._with("recorded")])
+        self.stops: tuple[Judge, ...] = tuple([c.stopping for c in self._with("stopping")])
+        self.undoings: tuple[Callable[[str], Wait | None], ...] = tuple(
+            [c.undoing for c in self._with("undoing")]
+        )
+        self.calm = _all_calm([c.calm for c in self.controls])
 
     def _with(self, method: str) -> list[Control]:
         ours = getattr(Control, method)
@@ -212,6 +229,19 @@ class Gate:
                 control=APPROVALS,
             )
         return Ask(rule, reason, self.provider, self.timeout)
+
+
+def _all_calm(calms: Sequence[Callable[..., bool]]) -> Callable[..., bool]:
+    """Return what says that no control would keep a step; quick, since every step asks it."""
+    if not calms:
+        return _always
+    if len(calms) == 1:
+        return calms[0]
+    return lambda *, look: all(calm(look=look) for calm in calms)
+
+
+def _always(*, look: bool) -> bool:  # noqa: ARG001 - the form of `Control.calm`
+    return True
 
 
 def _all_of(what: str, given: Iterable[T], kind: type[T]) -> tuple[T, ...]:

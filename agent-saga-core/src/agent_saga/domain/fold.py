@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agent_saga.domain.effective import WrittenRecord, cuts_of, effective, facts_of
 from agent_saga.domain.lifecycle import SagaState, ScopeState, saga_after, scope_after, step_after
-from agent_saga.domain.records import Ev
+from agent_saga.domain.records import BESIDE, Ev
 from agent_saga.domain.views import SagaView, StepView
 from agent_saga.errors import IllegalTransition
 
@@ -230,6 +230,10 @@ def _refused(view: SagaView, record: WrittenRecord) -> None:  # noqa: ARG001 - o
     view.refused += 1
 
 
+def _beside(view: SagaView, record: WrittenRecord) -> None:
+    """Take what tells of a step that has not begun; nothing of the saga changes."""
+
+
 def _step(view: SagaView, record: WrittenRecord) -> None:
     if view.state is SagaState.NEW:
         raise IllegalTransition(f"{record.event} stands before the saga's beginning.")
@@ -318,4 +322,5 @@ _TAKERS: Final[dict[str, Callable[[SagaView, WrittenRecord], None]]] = {
     Ev.SCOPE_OPEN: _scope_open,
     Ev.SCOPE_CLOSED: _scope_closed,
     Ev.STEP_REFUSED: _refused,
+    **dict.fromkeys(BESIDE - {Ev.STEP_REFUSED}, _beside),
 }

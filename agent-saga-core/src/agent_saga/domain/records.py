@@ -72,11 +72,25 @@ class Ev:
     STEP_KEPT: Final = "STEP_KEPT"
     STEP_CLOSED: Final = "STEP_CLOSED"
 
+    APPROVAL_ASKED: Final = "APPROVAL_ASKED"
+    APPROVAL_DECIDED: Final = "APPROVAL_DECIDED"
+    APPROVAL_EXPIRED: Final = "APPROVAL_EXPIRED"
+
+    SWITCH_HALTED: Final = "SWITCH_HALTED"
+    SWITCH_LIFTED: Final = "SWITCH_LIFTED"
+    QUARANTINE_SET: Final = "QUARANTINE_SET"
+    QUARANTINE_LIFTED: Final = "QUARANTINE_LIFTED"
+
 
 INTENTS: Final = frozenset({Ev.STEP_INTENT})
 """The records that may be refused (backpressure, no room): nothing has happened yet."""
 
-OBSERVATIONS: Final = frozenset({Ev.STEP_REFUSED, Ev.STEP_ATTEMPT, Ev.MARK})
+BESIDE: Final = frozenset(
+    {Ev.STEP_REFUSED, Ev.APPROVAL_ASKED, Ev.APPROVAL_DECIDED, Ev.APPROVAL_EXPIRED}
+)
+"""The records that tell of a step and change no state of it: nothing of it has happened yet."""
+
+OBSERVATIONS: Final = frozenset({*BESIDE, Ev.STEP_ATTEMPT, Ev.MARK})
 """The records that tell something no decision rests on."""
 
 NEEDS: Final[dict[str, Need]] = {
@@ -115,4 +129,11 @@ NEEDS: Final[dict[str, Need]] = {
     Ev.STEP_UNRESOLVED: Need.HANDED,
     Ev.STEP_KEPT: Need.HANDED,
     Ev.STEP_CLOSED: Need.DURABLE,
+    Ev.APPROVAL_ASKED: Need.HANDED,
+    Ev.APPROVAL_DECIDED: Need.HANDED,
+    Ev.APPROVAL_EXPIRED: Need.HANDED,
+    Ev.SWITCH_HALTED: Need.DURABLE,
+    Ev.SWITCH_LIFTED: Need.DURABLE,
+    Ev.QUARANTINE_SET: Need.DURABLE,
+    Ev.QUARANTINE_LIFTED: Need.DURABLE,
 }

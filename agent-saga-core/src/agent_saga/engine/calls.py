@@ -31,6 +31,18 @@ def make(call: Call) -> Ending:
     return Ending(value)
 
 
+def in_its_turn(call: Call) -> Ending:
+    """Make a call that waited for a thread, unless it was stopped meanwhile; never raises."""
+    if call.stopped is not None:
+        try:
+            cut = call.stopped()
+        except BaseException as error:
+            cut = error
+        if cut is not None:
+            return Ending(error=cut, started=False)
+    return make(call)
+
+
 def pending(value: Any) -> bool:
     """Say whether a value still has to be awaited or drained on an event loop."""
     return inspect.isawaitable(value) or isinstance(value, types.AsyncGeneratorType)

@@ -263,7 +263,7 @@ class AsyncDriver:
                 if call.late is not None:
                     call.late(ending)
 
-        job = self.engine.pool.submit(lambda: context.run(calls.make, call), finish)
+        job = self.engine.pool.submit(lambda: context.run(calls.in_its_turn, call), finish)
         try:
             async with asyncio.timeout(call.timeout):
                 ending = await done

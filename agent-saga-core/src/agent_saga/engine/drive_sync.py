@@ -189,7 +189,7 @@ class SyncDriver:
             endings.append(ending)
             done.set()
 
-        make = _made_whole if self.shielded else calls.make
+        make = _made_whole if self.shielded else calls.in_its_turn
         job = self.engine.pool.submit(lambda: context.run(make, call), finish)
         error = self._waited(call, done, timeout)
         if error is None:

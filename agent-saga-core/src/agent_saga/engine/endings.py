@@ -107,6 +107,8 @@ def evidence(error: BaseException | None) -> str:
     """Return in words why a call is taken to have had no effect."""
     if isinstance(error, NotApplied):
         return error.reason or "the tool said so"
+    if isinstance(error, RefusedError):
+        return f"it was not made: {error.reason or error.message}"
     return f"{type(error).__name__} is declared harmless, or came before the effect"
 
 

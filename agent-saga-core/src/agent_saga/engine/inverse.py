@@ -28,6 +28,7 @@ from agent_saga.engine import journal
 from agent_saga.engine.derive import called
 from agent_saga.engine.endings import answered
 from agent_saga.engine.forms import Form, never_ran
+from agent_saga.engine.judging import kept_from_undoing
 from agent_saga.engine.requests import Call, Durable, Ending, Protocol, Sleep
 from agent_saga.errors import NotApplied, RefusedError, UnknownHandler
 from agent_saga.plugins.registry import Handler
@@ -166,6 +167,8 @@ def _announced(
             saga.engine.wal.check_fence(saga.id, saga.epoch, seq)
         except RefusedError as refusal:
             cut = refusal
+    if cut is None:
+        cut = yield from kept_from_undoing(saga)
     if cut is not None:
         journal.step_event(
             step, Ev.STEP_COMPENSATION_NOT_APPLIED, by="engine", evidence="it was not started"

@@ -22,6 +22,7 @@ from agent_saga.controls.approvals import ApprovalRequest, approver_of, denied
 from agent_saga.controls.control import CallView, Evaluate, Use, Wait
 from agent_saga.controls.gate import APPROVALS, Ask
 from agent_saga.engine import journal
+from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.requests import Call, Ending, HandedOver, Protocol
 from agent_saga.errors import ApprovalDenied, ApprovalPending, RefusedError, WALError, one_line
 from agent_saga.plugins.callables import is_async_callable
@@ -30,6 +31,7 @@ from agent_saga.wal.encoding import mac, same_arguments
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from agent_saga.engine.saga import Saga
     from agent_saga.engine.step import Step
 
 log = logging.getLogger("agent_saga.engine")
@@ -42,24 +44,30 @@ def judged(step: Step) -> Verdict:
     """Judge a step that nobody was asked about; None lets it go on."""
     gate = step.scope.saga.engine.gate
     tool = step.tool
-    if not gate.checks and not tool.irreversible:
+    if not tool.irreversible and gate.calm(look=tool.reversible):
         step.call = None
         return None
-    call = step.call = CallView(
+    call = step.call = _view(step)
+    try:
+        return gate.judge(call)
+    except RefusedError as refusal:
+        return refusal
+
+
+def _view(step: Step) -> CallView:
+    tool, saga = step.tool, step.scope.saga
+    return CallView(
         tool.name,
         tool.semantics,
         step.arguments,
         tool.tags,
         step.named,
         tool.declares,
-        step.scope.saga.id,
+        saga.id,
         step.id,
         step.generation,
+        began=saga.began,
     )
-    try:
-        return gate.judge(call)
-    except RefusedError as refusal:
-        return refusal
 
 
 def decided(step: Step, verdict: Verdict) -> Protocol[BaseException | None]:
@@ -78,7 +86,7 @@ def decided(step: Step, verdict: Verdict) -> Protocol[BaseException | None]:
 def judged_again(step: Step) -> Protocol[BaseException | None]:
     """Judge a step once more after a wait; approvals that it has keep counting."""
     if step.call is None:
-        return None
+        return (yield from rechecked(step))
     verdict = _anew(step)
     found = (yield from _waited(step, verdict)) if isinstance(verdict, Wait) else verdict
     if isinstance(found, Ask):
@@ -95,8 +103,32 @@ def rechecked(step: Step) -> Protocol[BaseException | None]:
     """Have the controls that ask for it judge directly before the call."""
     call, gate = step.call, step.scope.saga.engine.gate
     if call is None:
-        return None
+        if gate.calm(look=True):
+            return None
+        call = _view(step)  # every control of such a gate judges here as it judged before
     return (yield from _all_of(gate.rechecks, call))
+
+
+def stopped(step: Step) -> BaseException | None:
+    """Return what keeps a call from being made that waited for a thread; on that thread."""
+    gate = step.scope.saga.engine.gate
+    if gate.calm(look=True):
+        return None
+    judging = _all_of(gate.stops, step.call or _view(step))
+    return SyncDriver(step.scope.saga.engine).drive(judging)
+
+
+def kept_from_undoing(saga: Saga) -> Protocol[BaseException | None]:
+    """Return what keeps a saga from being undone further: a quarantine."""
+    for judge in saga.engine.gate.undoings:
+        try:
+            wait = judge(saga.id)
+        except RefusedError as refusal:
+            return refusal
+        cut = yield from _answered(wait)
+        if cut is not None:
+            return cut
+    return None
 
 
 def handed_back(step: Step) -> Protocol[None]:

@@ -35,6 +35,7 @@ from agent_saga.engine.judging import (
     judged,
     judged_again,
     rechecked,
+    stopped,
 )
 from agent_saga.engine.outcome import applied, record_inverse_problem
 from agent_saga.engine.requests import (
@@ -219,6 +220,7 @@ def _call(step: Step, form: Form, purpose: str) -> Call:
         late=lambda ending: late.arrived(step, form, ending),
         loop_free=tool.loop_free,
         what=tool.name,
+        stopped=(lambda: stopped(step)) if step.scope.saga.engine.gate.stops else None,
     )
 
 

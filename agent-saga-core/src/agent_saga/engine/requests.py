@@ -52,6 +52,8 @@ class Call(Struct, eq=False):
         loop_free: an awaitable of it may run on a private loop when there is none.
         pooled: a synchronous function may run on a thread of the pool.
         what: how messages name it.
+        stopped: asked on the pool's thread, when the call's turn has come; what it returns keeps
+            the call from being made.
     """
 
     fn: Callable[..., Any]
@@ -63,6 +65,7 @@ class Call(Struct, eq=False):
     loop_free: bool = False
     pooled: bool = True
     what: str = ""
+    stopped: Callable[[], BaseException | None] | None = None
 
 
 class Durable(Struct, eq=False, gc=False):

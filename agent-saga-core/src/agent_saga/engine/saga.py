@@ -49,6 +49,7 @@ class Saga:
     __slots__ = (
         "__weakref__",
         "abort_reason",
+        "began",
         "begun",
         "counts",
         "durable",
@@ -98,6 +99,7 @@ class Saga:
         self.lock = threading.Lock()
         self.state = SagaState.NEW
         self.begun = False
+        self.began = engine.clock.now_us()
         self.root = Scope(self, None, name, (), is_async=is_async)
         self.steps: dict[str, Step] = {}
         self.keyed: dict[identity.StepKey, Step] = {}

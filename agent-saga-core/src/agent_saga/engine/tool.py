@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from agent_saga.controls.switch.scopes import declare_tool
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.engine.derive import Deriver, deriver_of, helper_form, provisional_of
 from agent_saga.engine.forms import Form, name_of
@@ -226,8 +227,15 @@ def declare(
     tool.outside = None if outside is None else one_of("outside", outside, OUTSIDE)
     tool.tags = frozenset(tags)
     tool.declares = tool.form.declares
-    tool.head = literal({"tool": tool.name, "semantics": tool.semantics.value})
+    tool.head = _head(tool)
+    declare_tool(tool.name, tool.tags)
     return tool
+
+
+def _head(tool: Tool) -> Fragment:
+    """Return what every announcement says of its tool."""
+    head: dict[str, Any] = {"tool": tool.name, "semantics": tool.semantics.value}
+    return literal({**head, "tags": sorted(tool.tags)} if tool.tags else head)
 
 
 _OPTIONS: Final = tuple(inspect.signature(declare).parameters)

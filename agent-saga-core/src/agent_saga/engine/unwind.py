@@ -26,6 +26,7 @@ from agent_saga.domain.records import Ev
 from agent_saga.domain.report import RollbackReport, StepLine
 from agent_saga.engine import journal
 from agent_saga.engine.inverse import Undone, run_inverse, tried_before
+from agent_saga.engine.judging import kept_from_undoing
 from agent_saga.engine.outcome import unusable
 from agent_saga.engine.requests import Durable, Protocol, StepEnded
 from agent_saga.engine.saga import undo_order
@@ -104,6 +105,10 @@ class Unwinding:
         """Carry the unwinding out to its terminal record."""
         saga = self.scope.saga
         saga.engine.wal.check_fence(saga.id, saga.epoch)
+        cut = yield from kept_from_undoing(saga)
+        if cut is not None:
+            self.give_up(cut)
+            return
         if not self._announced():
             journal.unwinding(self.scope, cause)
         cut = yield from self._settle()

@@ -33,6 +33,7 @@ from agent_saga.domain.records import Ev
 from agent_saga.engine.ports import Engine
 from agent_saga.errors import AgentSagaError, ClaimRefused, RecoveryError, StateError
 from agent_saga.recovery.calls import running_calls
+from agent_saga.recovery.quarantine import check_not_quarantined
 from agent_saga.recovery.survey import Found, look, read_again
 from agent_saga.state.base import StateStore, one
 from agent_saga.state.claims import Claim, claim_key, clear, raise_epoch, rebuild, release
@@ -104,10 +105,12 @@ def claimed(
 
     Raises:
         ClaimRefused: its owner lives, a call of it still runs, or somebody else was faster.
+        Quarantined: a person has quarantined it.
         WALError, StateError: something could not be read, synced, fenced or stored.
     """
     with contextlib.ExitStack() as held:
         held.enter_context(_alone(saga))
+        check_not_quarantined(place.store, saga)
         if found is None:
             found = _found(place, saga)
         proved = ""

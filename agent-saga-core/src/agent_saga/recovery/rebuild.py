@@ -29,7 +29,7 @@ from agent_saga.domain.compensation import Compensation
 from agent_saga.domain.effective import facts_of
 from agent_saga.domain.fold import only_of
 from agent_saga.domain.lifecycle import saga_after, step_after
-from agent_saga.domain.records import Ev
+from agent_saga.domain.records import BESIDE, Ev
 from agent_saga.domain.templates import Template
 from agent_saga.engine.forms import Form
 from agent_saga.engine.journal import recorded_key
@@ -62,10 +62,11 @@ def rebuilt(engine: Engine, found: Found, epoch: int, *, dead_since: float) -> S
     saga.id = found.id
     saga.epoch = epoch
     saga.begun = True
+    saga.began = found.view.began
     scopes: dict[tuple[str, ...], Scope] = {(): saga.root}
     for record in found.effective.records:
         facts = facts_of(record)
-        if record.step and record.event != Ev.STEP_REFUSED:
+        if record.step and record.event not in BESIDE:
             _step(saga, scopes, record, facts, dead_since)
         elif record.event in (Ev.SCOPE_OPEN, Ev.SCOPE_CLOSED):
             _scope_event(saga, scopes, facts, record.event)

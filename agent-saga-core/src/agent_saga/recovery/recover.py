@@ -27,7 +27,7 @@ from agent_saga.engine.requests import Protocol
 from agent_saga.engine.saga import Saga
 from agent_saga.engine.settle import settle_unknown
 from agent_saga.engine.unwind import unwind
-from agent_saga.errors import AgentSagaError, ClaimRefused, one_line
+from agent_saga.errors import AgentSagaError, ClaimRefused, Quarantined, one_line
 from agent_saga.recovery.cases import case_of, is_case
 from agent_saga.recovery.claim import OWNED, Claimed, Place, claimed, give_back
 from agent_saga.recovery.rebuild import rebuilt
@@ -124,6 +124,8 @@ def recover_one(place: Place, found: Found, *, by: str, dead_since: float) -> Re
             return _acted(place, claim, dead_since)
     except ClaimRefused as refusal:
         return _left_to_others(place, found, refusal)
+    except Quarantined as refusal:
+        return Recovered(found.id, name, NEEDS_HUMAN, refusal.message)
     except AgentSagaError as error:
         log.warning("saga %s could not be recovered: %s", found.id, error)
         return Recovered(found.id, name, FAILED, error.message)

@@ -10,10 +10,11 @@ import functools
 import threading
 from typing import TYPE_CHECKING, Any
 
-from agent_saga.controls.control import Surroundings
+from agent_saga.controls.control import Control, Surroundings
 from agent_saga.controls.gate import Gate, PreFlightGate
 from agent_saga.controls.installed import INSTALLED
 from agent_saga.controls.limits.chosen import limit_store_for
+from agent_saga.controls.switch.kill_switch import KillSwitch
 from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.engine.options import BoundaryOptions
 from agent_saga.engine.pool import ToolPool
@@ -118,8 +119,17 @@ class Runtime:
     def _composed_gate(self, wal: BaseWAL, rules: list[Any]) -> Gate:
         """Put the gate together: what is installed for the process, the gate's own, plugins'."""
         around = Surroundings(wal, lambda: self.store, SYSTEM_CLOCK, process_metrics())
-        before = [control.bound(around) for control in INSTALLED.in_order()]
+        installed = [control.bound(around) for control in INSTALLED.in_order()]
+        before = [*self._switches(around), *installed]
         return self.gate.with_rules(rules).composed(before, lambda: limit_store_for(around))
+
+    def _switches(self, around: Surroundings) -> list[Control]:
+        """Return the gate's own kill switch, and that of the log where another process can halt."""
+        own = self.gate.kill_switch
+        found = [] if own is None else [own.bound(around)]
+        if around.wal.capabilities.survives_kill:
+            found.append(KillSwitch(grace=self.settings.kill_switch_grace).bound(around))
+        return [*found]
 
     @functools.cached_property
     def store(self) -> StateStore:

@@ -134,6 +134,12 @@ class Settings:
     approval_timeout: float = _setting(
         300.0, _seconds, "how long a human may take; then the answer is no", unit="s"
     )
+    kill_switch_grace: float = _setting(
+        30.0,
+        _seconds_or_zero,
+        "how long the last known halts count when they cannot be read; then every step is refused",
+        unit="s",
+    )
     on_unsettled: Literal["raise", "warn"] = _setting(
         "raise",
         _one_of("raise", "warn"),

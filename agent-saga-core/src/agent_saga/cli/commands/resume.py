@@ -1,0 +1,86 @@
+"""`agent-saga resume`: lift a halt, or take a saga out of quarantine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from agent_saga.cli.exits import Exit
+from agent_saga.cli.options import log_options
+from agent_saga.cli.output import note, printable, say, say_json
+from agent_saga.cli.place import log_path
+from agent_saga.cli.switches import (
+    QUARANTINE,
+    entry_document,
+    entry_line,
+    lift_command,
+    switch_document,
+    switch_of,
+    switches_of,
+)
+from agent_saga.controls.switch.kill_switch import Set
+
+__all__ = ["command"]
+
+
+@click.command("resume", context_settings={"ignore_unknown_options": True})
+@click.argument("saga", required=False)
+@click.option("--scope", help="What a halt or drain covers, as it was set; or saga:ID.")
+@click.option("--by", help="Who lifts it; recorded.")
+@log_options
+def command(
+    saga: str | None, scope: str | None, by: str | None, wal_path: str | None, *, as_json: bool
+) -> Exit:
+    """Lift the halts and drains of a scope, or take a saga out of quarantine.
+
+    It does not resume a suspended saga: that resumes in the program that knows its tools. Exits
+    with 0 if something was lifted, and with 1 if nothing of this scope was set.
+    """
+    if scope is None:
+        return _explained(saga)
+    if saga is not None:
+        raise click.UsageError("Give either --scope or nothing; a saga is not resumed here.")
+    if by is None:
+        raise click.UsageError("Missing option '--by': who lifts it.")
+    path = log_path(wal_path)
+    done = _lifted(path, scope, by)
+    if as_json:
+        lifted = [entry_document(entry) for entry in done.entries]
+        say_json({"log": str(path), "lifted": lifted, "holds": switch_document(path)["entries"]})
+    else:
+        _print(path, scope, done)
+    return Exit.CLEAN if done.entries else Exit.NOT_CLEAN
+
+
+def _explained(saga: str | None) -> Exit:
+    which = repr(printable(saga)) if saga else "'ID'"
+    note(
+        "agent-saga resume lifts halts (--scope) and quarantines (--scope saga:ID); it runs "
+        "nothing.\n"
+        "A suspended saga resumes in your own program, which has its tools:\n"
+        f"  with kit.transaction(saga_id={which}, resume=True): …"
+    )
+    return Exit.USAGE
+
+
+def _lifted(path: Path, scope: str, by: str) -> Set:
+    if not path.exists():
+        return Set((), switches_of(path))
+    switch = switch_of(path)
+    if scope.startswith(QUARANTINE):
+        return switch.release_saga(scope.removeprefix(QUARANTINE), by=by)
+    return switch.lift(scope, by=by)
+
+
+def _print(path: Path, scope: str, done: Set) -> None:
+    say(f"Log: {printable(path)}")
+    for entry in done.entries:
+        say(f"Lifted: {entry_line(entry)}")
+    if not done.entries:
+        say(f"Nothing of the scope {printable(scope)} was set; nothing was changed.")
+    left = [*done.switches.halts, *done.switches.quarantined.values()]
+    if not left:
+        say("Nothing is halted or quarantined now.")
+    for entry in left:
+        say(f"Still: {entry_line(entry)}", f"  lift: {lift_command(entry, path)}")

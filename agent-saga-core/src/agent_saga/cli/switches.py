@@ -1,0 +1,123 @@
+"""What the commands of the kill switch share: the switch of a log, and how it is told."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent_saga.cli.output import counted, printable
+from agent_saga.cli.place import wal_option
+from agent_saga.cli.story import moment
+from agent_saga.controls.switch.document import Entry, Switches
+from agent_saga.controls.switch.kill_switch import KillSwitch
+from agent_saga.domain.clock import SYSTEM_CLOCK
+from agent_saga.errors import StateError
+from agent_saga.runtime.stores import FileSwitchStore
+
+if TYPE_CHECKING:
+    from agent_saga.cli.reach import InFlight, Reach
+
+__all__ = [
+    "QUARANTINE",
+    "entry_document",
+    "entry_line",
+    "in_flight_lines",
+    "lift_command",
+    "reach_lines",
+    "switch_document",
+    "switch_lines",
+    "switch_of",
+    "switches_of",
+]
+
+QUARANTINE = "saga:"
+"""How `resume --scope` names a quarantined saga."""
+
+
+def switch_of(path: Path) -> KillSwitch:
+    """Return the kill switch of a log."""
+    return KillSwitch(FileSwitchStore(path))
+
+
+def switches_of(path: Path) -> Switches:
+    """Return what is set for a log now; without one, nothing is.
+
+    Raises:
+        StateError: it cannot be told.
+    """
+    return switch_of(path).switches() if path.exists() else Switches()
+
+
+def entry_line(entry: Entry) -> str:
+    """Return one halt or quarantine as a line."""
+    until = f", until {moment(entry.until)}" if entry.until is not None else ""
+    what = {"halt": "halted", "drain": "drained", "quarantine": "quarantined"}[entry.mode]
+    scope = printable(entry.scope)
+    return (
+        f"{scope} is {what} by {printable(entry.by)} since {moment(entry.at)}{until}: "
+        f"{printable(entry.reason)}"
+    )
+
+
+def lift_command(entry: Entry, path: Path) -> str:
+    """Return the command that lifts it."""
+    scope = f"{QUARANTINE}{entry.scope}" if entry.mode == "quarantine" else entry.scope
+    return f"agent-saga resume --scope {shlex.quote(scope)} --by NAME {wal_option(path)}"
+
+
+def entry_document(entry: Entry) -> dict[str, Any]:
+    """Return one halt or quarantine as plain data."""
+    return {
+        "scope": entry.scope,
+        "mode": entry.mode,
+        "reason": entry.reason,
+        "by": entry.by,
+        "at_us": entry.at,
+        "until_us": entry.until,
+    }
+
+
+def reach_lines(reach: Reach) -> list[str]:
+    """Return whom a halt reached, and what is under way, as lines."""
+    writers = [f"{name} (process {pid or '?'})" for name, pid in reach.writers.items()]
+    reached = f"It reached {counted(len(writers), 'live writer')}{': ' if writers else ''}"
+    return [f"{reached}{', '.join(writers)}.", *in_flight_lines(reach.in_flight)]
+
+
+def in_flight_lines(steps: list[InFlight]) -> list[str]:
+    """Return the steps in flight as lines."""
+    if not steps:
+        return ["No step is in flight."]
+    lines = [f"{counted(len(steps), 'step')} in flight; what was announced may still take effect:"]
+    lines += [
+        f"  {printable(step.tool)} [{printable(step.step[:8])}] in saga {printable(step.saga)}, "
+        f"announced {moment(step.since)}"
+        for step in steps
+    ]
+    return lines
+
+
+def switch_lines(path: Path) -> list[str]:
+    """Return the section of `status` about halts and quarantines."""
+    try:
+        entries = _holding(switches_of(path))
+    except StateError as error:
+        return [f"What is halted cannot be read, so every step is refused: {printable(error)}"]
+    if not entries:
+        return ["Nothing is halted or quarantined."]
+    return [line for e in entries for line in (entry_line(e), f"  lift: {lift_command(e, path)}")]
+
+
+def switch_document(path: Path) -> dict[str, Any]:
+    """Return the section of `status` about halts and quarantines as plain data."""
+    try:
+        entries = _holding(switches_of(path))
+    except StateError as error:
+        return {"readable": False, "problem": str(error), "entries": []}
+    return {"readable": True, "problem": "", "entries": [entry_document(e) for e in entries]}
+
+
+def _holding(switches: Switches) -> list[Entry]:
+    now = SYSTEM_CLOCK.now_us()
+    return [e for e in (*switches.halts, *switches.quarantined.values()) if e.holds(now)]

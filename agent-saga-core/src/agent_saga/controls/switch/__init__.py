@@ -1,0 +1,5 @@
+"""The kill switch: what is halted, drained or quarantined, by whom, and until when.
+
+`scopes` says what a halt covers, `document` holds the pure rules over one document, `store` keeps
+that document, and `kill_switch` is what the gate asks.
+"""

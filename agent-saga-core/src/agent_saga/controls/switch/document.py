@@ -1,0 +1,259 @@
+"""The rules of the kill switch, as pure functions over one document.
+
+Rules of this part:
+
+- The document holds every halt, every quarantined saga, and a revision that rises with each change.
+  A change adds or takes out its own entries only, so that two operators who act at once lose
+  nothing.
+- A halt forbids forward steps. A drain forbids them in sagas that began after it was set, by the
+  wall clock of the host; those that had begun go on to their end. A quarantine forbids a saga's
+  steps and its inverses.
+- A halt with an end is over at that wall-clock time; an end that has passed forbids nothing, and is
+  taken out at the next change.
+- The store says beside the document which revision it has reached (the floor). A document below
+  the floor has been lost or put back: it is refused, and a halt of everything is set by the next
+  person who sets one, until somebody lifts it by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from agent_saga.controls.switch.scopes import EVERYTHING, covers
+from agent_saga.errors import StateError
+
+if TYPE_CHECKING:
+    from agent_saga.state.document import Doc
+
+__all__ = [
+    "DRAIN",
+    "HALT",
+    "KEY",
+    "Entry",
+    "Switches",
+    "add_halt",
+    "lift",
+    "quarantine",
+    "read",
+    "release",
+]
+
+KEY: Final = "switch"
+"""The key of the document."""
+
+HALT: Final = "halt"
+DRAIN: Final = "drain"
+LOST: Final = "the store of the kill switch was lost; look what must be halted, then lift this"
+
+
+class Entry(NamedTuple):
+    """One halt or one quarantine.
+
+    Attributes:
+        scope: what it covers; a saga's id for a quarantine.
+        mode: "halt", "drain" or "quarantine".
+        reason, by: why, and who set it.
+        at: when, in microseconds since the epoch.
+        until: when it is over, or None.
+        rev: the revision that it came with.
+    """
+
+    scope: str
+    mode: str
+    reason: str
+    by: str
+    at: int
+    until: int | None
+    rev: int
+
+    def holds(self, now: int) -> bool:
+        """Say whether it is not over."""
+        return self.until is None or now < self.until
+
+
+class Switches(NamedTuple):
+    """What a document says.
+
+    Attributes:
+        rev: its revision; 0 before anything was ever set.
+        halts: halts and drains, in the order in which they were set.
+        quarantined: the quarantined sagas, by id.
+    """
+
+    rev: int = 0
+    halts: tuple[Entry, ...] = ()
+    quarantined: Mapping[str, Entry] = MappingProxyType({})
+
+    def against(self, tool: str, tags: Iterable[str], *, now: int, began: int = 0) -> Entry | None:
+        """Return what forbids a forward step, or None.
+
+        Args:
+            tool: the tool's name.
+            tags: its labels.
+            now: the wall clock, in microseconds.
+            began: when the step's saga began, in microseconds.
+        """
+        for entry in self.halts:
+            late = entry.mode == HALT or began >= entry.at
+            if late and entry.holds(now) and covers(entry.scope, tool, tags):
+                return entry
+        return None
+
+
+def read(doc: Doc | None, *, floor: int = 0) -> Switches:
+    """Return what a document says.
+
+    Args:
+        doc: the document, or None if nothing was ever set.
+        floor: the revision that it has reached, as told beside it.
+
+    Raises:
+        StateError: the document is below the floor, or cannot be understood.
+    """
+    if doc is None:
+        if floor:
+            raise _lost(0, floor)
+        return Switches()
+    try:
+        found = Switches(
+            _whole(doc["rev"]),
+            tuple(_entry(item) for item in doc["halts"]),
+            {str(saga): _entry(item) for saga, item in doc["quarantined"].items()},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StateError(
+            f"The document of the kill switch cannot be understood ({error!r}).", fix=_REPAIR
+        ) from error
+    if found.rev < floor:
+        raise _lost(found.rev, floor)
+    return found
+
+
+def add_halt(
+    doc: Doc | None,
+    *,
+    floor: int,
+    scope: str,
+    mode: str,
+    reason: str,
+    by: str,
+    at: int,
+    until: int | None,
+) -> tuple[Doc, Switches]:
+    """Set a halt or a drain.
+
+    Args:
+        doc: the document; one that is lost is replaced by a halt of everything.
+        floor: the revision that it has reached.
+        scope: what it covers.
+        mode: `HALT` or `DRAIN`.
+        reason: why.
+        by: who.
+        at: the wall clock, in microseconds.
+        until: when it is over, or None.
+    """
+    now = _repaired(doc, floor, by=by, at=at)
+    entry = Entry(scope, mode, reason, by, at, until, now.rev + 1)
+    kept = [old for old in now.halts if old.holds(at) and not _same(old, entry)]
+    return _stored(now._replace(rev=entry.rev, halts=(*kept, entry)))
+
+
+def lift(
+    doc: Doc | None, *, floor: int, scope: str, at: int
+) -> tuple[Doc | None, tuple[Switches, list[Entry]]]:
+    """Lift the halts and drains of exactly this scope; returns what was lifted.
+
+    A lost document is put right by lifting `*`: somebody has looked.
+    """
+    try:
+        now = read(doc, floor=floor)
+    except StateError:
+        if scope != EVERYTHING:
+            raise
+        lost = Entry(EVERYTHING, HALT, LOST, "agent-saga", at, None, floor)
+        made, after = _stored(Switches(floor + 1))
+        return made, (after, [lost])
+    lifted = [entry for entry in now.halts if entry.scope == scope and entry.holds(at)]
+    if not lifted:
+        return doc, (now, [])
+    kept = tuple(e for e in now.halts if e.scope != scope and e.holds(at))
+    made, after = _stored(now._replace(rev=now.rev + 1, halts=kept))
+    return made, (after, lifted)
+
+
+def quarantine(
+    doc: Doc | None, *, floor: int, saga: str, reason: str, by: str, at: int
+) -> tuple[Doc, Switches]:
+    """Quarantine a saga; who did it first stays on record."""
+    now = _repaired(doc, floor, by=by, at=at)
+    rev = now.rev + 1
+    entry = now.quarantined.get(saga, Entry(saga, "quarantine", reason, by, at, None, rev))
+    return _stored(now._replace(rev=rev, quarantined={**now.quarantined, saga: entry}))
+
+
+def release(
+    doc: Doc | None, *, floor: int, saga: str
+) -> tuple[Doc | None, tuple[Switches, list[Entry]]]:
+    """Take a saga out of quarantine; returns the entry that was taken out, if it was in it."""
+    now = read(doc, floor=floor)
+    entry = now.quarantined.get(saga)
+    if entry is None:
+        return doc, (now, [])
+    kept = {name: other for name, other in now.quarantined.items() if name != saga}
+    made, after = _stored(now._replace(rev=now.rev + 1, quarantined=kept))
+    return made, (after, [entry])
+
+
+_REPAIR: Final = (
+    "Set again what must be halted (agent-saga halt …), then agent-saga resume --scope '*' --by …"
+)
+
+
+def _lost(rev: int, floor: int) -> StateError:
+    return StateError(
+        f"The store of the kill switch is at revision {rev} and had reached {floor}: "
+        "halts may be lost.",
+        fix=_REPAIR,
+    )
+
+
+def _repaired(doc: Doc | None, floor: int, *, by: str, at: int) -> Switches:
+    """Return what a document says; one that is lost becomes a halt of everything."""
+    try:
+        return read(doc, floor=floor)
+    except StateError:
+        lost = Entry(EVERYTHING, HALT, LOST, by, at, None, floor + 1)
+        return Switches(floor + 1, (lost,))
+
+
+def _same(old: Entry, new: Entry) -> bool:
+    return (old.scope, old.mode, old.until) == (new.scope, new.mode, new.until)
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(value)
+    return value
+
+
+def _entry(item: Any) -> Entry:
+    entry = Entry(**item)
+    texts = (entry.scope, entry.mode, entry.reason, entry.by)
+    if not all(type(text) is str for text in texts):
+        raise TypeError(item)
+    _whole(entry.at)
+    _whole(entry.rev)
+    if entry.until is not None:
+        _whole(entry.until)
+    return entry
+
+
+def _stored(now: Switches) -> tuple[Doc, Switches]:
+    doc = {
+        "rev": now.rev,
+        "halts": [entry._asdict() for entry in now.halts],
+        "quarantined": {saga: entry._asdict() for saga, entry in now.quarantined.items()},
+    }
+    return doc, now

@@ -1,0 +1,409 @@
+"""`KillSwitch`: what the gate asks before a step, and how a person halts.
+
+Rules of this part:
+
+- Asked when a step is judged, after every wait, and once more between the durable intent and the
+  call. So a step that is not announced when a halt is acknowledged does not take effect.
+- The document is read again when its signal moved, and at least once a second. A store without a
+  signal is read every time.
+- A store that does not answer: what was read last counts for `grace` seconds, and then every step
+  is refused. A process that never read it refuses from its first step on. A damaged, emptied or
+  lost document refuses at once. Fails closed.
+- Inverses are not halted: undoing goes on. A quarantine stops both.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from agent_saga.controls.control import CallView, Control, Surroundings, Wait, reading
+from agent_saga.controls.installed import INSTALLED
+from agent_saga.controls.switch import document, refusals, scopes
+from agent_saga.controls.switch.document import DRAIN, HALT, KEY, Entry, Switches
+from agent_saga.controls.switch.store import SwitchStore
+from agent_saga.domain.clock import SYSTEM_CLOCK
+from agent_saga.domain.records import Ev
+from agent_saga.errors import (
+    AgentSagaError,
+    ConfigurationError,
+    Halted,
+    StateError,
+    StateUnavailable,
+)
+from agent_saga.wal.encoding import masked
+
+if TYPE_CHECKING:
+    from agent_saga.domain.clock import Clock
+    from agent_saga.wal.base import BaseWAL
+
+__all__ = ["GRACE", "KillSwitch", "Set", "set_kill_switch"]
+
+log = logging.getLogger("agent_saga.controls")
+
+GRACE: Final = 30.0
+"""Seconds for which the last known state counts when the store cannot be read."""
+
+REREAD: Final = 1.0
+"""Seconds after which the document is read again although nobody rang."""
+
+_LONGEST: Final = 366 * 86_400
+
+
+class Set(NamedTuple):
+    """What a change did.
+
+    Attributes:
+        entries: what was set, or taken out.
+        switches: what is set now.
+        known: whether the scope covers a tool that is declared in this process; True where none is.
+        nearest: scopes of declared tools that are near, when it covers none.
+    """
+
+    entries: tuple[Entry, ...]
+    switches: Switches
+    known: bool = True
+    nearest: tuple[str, ...] = ()
+
+
+class _Known(NamedTuple):
+    """What was read last: the signal as it was seen before, and the monotonic time."""
+
+    switches: Switches
+    seen: object
+    at: float
+
+
+class KillSwitch(Control):
+    """Stops forward steps by hand: everything, one tool, a family of tools, a tag, or a saga.
+
+    Args:
+        store: where the switches are; the state store of the log in use when not given.
+        grace: seconds for which the last known state counts when the store cannot be read.
+        clock: where time is read; the machine's clocks when not given.
+
+    Raises:
+        ConfigurationError: `grace` is no number of seconds, or the store is none of switches.
+    """
+
+    name = refusals.CONTROL
+
+    def __init__(
+        self,
+        store: SwitchStore | None = None,
+        *,
+        grace: float = GRACE,
+        clock: Clock | None = None,
+    ) -> None:
+        if isinstance(grace, bool) or not isinstance(grace, int | float) or not 0 <= grace < 1e9:
+            raise ConfigurationError(f"grace= is a number of seconds, not {grace!r}.")
+        if store is not None and not isinstance(store, SwitchStore):
+            raise ConfigurationError(
+                f"A kill switch takes a store of switches, not {type(store).__name__}.",
+                fix="KillSwitch(FileSwitchStore())",
+            )
+        self._store = store
+        self.grace = float(grace)
+        self._clock = SYSTEM_CLOCK if clock is None else clock
+        self._wal: BaseWAL | None = None
+        self._known: _Known | None = None
+
+    @property
+    def store(self) -> SwitchStore:
+        """Where the switches are.
+
+        Raises:
+            ConfigurationError: none was given.
+        """
+        if self._store is None:
+            raise ConfigurationError(
+                "This kill switch names no store, so it is set by whoever names the log.",
+                fix="KillSwitch(FileSwitchStore()), or the command agent-saga halt.",
+            )
+        return self._store
+
+    # --- the gate asks ---------------------------------------------------------------------------
+
+    def bound(self, surroundings: Surroundings) -> KillSwitch:
+        """Return the switch to use with a log: itself, or one on the log's own store."""
+        if self._store is None:
+            store = SwitchStore(surroundings.store(), surroundings.wal)
+            return KillSwitch(store, grace=self.grace, clock=self._clock)
+        if self._wal is None:
+            self._wal = surroundings.wal
+        return self
+
+    def check(self, call: CallView) -> Wait | None:
+        """Judge a step; reads the document first when it may have changed.
+
+        Raises:
+            Halted: a halt or a drain covers it, or the switches cannot be read.
+            Quarantined: its saga is quarantined.
+        """
+        return self.recheck(call)
+
+    def recheck(self, call: CallView) -> Wait | None:
+        """Judge a step once more, directly before its call."""
+        known = self._known
+        if known is None or time.monotonic() - known.at > REREAD or self._moved(known):
+            return self._asking(call)
+        switches = known.switches
+        if switches.halts or switches.quarantined:
+            self._judge(call, switches)
+        return None
+
+    def calm(self, *, look: bool) -> bool:
+        """Say that nothing is halted, as was read last; `look` also at whether that still holds."""
+        known = self._known
+        if known is None or known.switches.halts or known.switches.quarantined:
+            return False
+        return time.monotonic() - known.at <= REREAD and not (look and self._moved(known))
+
+    def stopping(self, call: CallView) -> Wait | None:
+        """Judge a call whose turn on a thread has come."""
+        return self.recheck(call)
+
+    def undoing(self, saga: str) -> Wait | None:
+        """Judge whether a saga may be undone; a halt is none of its concern.
+
+        Raises:
+            Quarantined: it is quarantined, as far as that is known.
+
+        While the store cannot be read, what was read last counts, however long ago: what stands has
+        to be undone.
+        """
+        known = self._known
+        if known is None or time.monotonic() - known.at > REREAD or self._moved(known):
+            return self._asking_for(saga)
+        self._undone(saga, known.switches)
+        return None
+
+    def _asking_for(self, saga: str) -> Wait:
+        try:
+            seen, floor = self._before()
+        except Halted:
+            seen, floor = None, 0
+
+        def then(doc: Any, error: Exception | None) -> None:
+            try:
+                switches = self._took(doc, error, seen, floor)
+            except Halted as trouble:
+                log.warning("undoing saga %s goes on: %s", saga, trouble)
+                switches = Switches() if self._known is None else self._known.switches
+            self._undone(saga, switches)
+
+        return Wait(reading(self.store.state, KEY), then)
+
+    def _undone(self, saga: str, switches: Switches) -> None:
+        entry = switches.quarantined.get(saga)
+        if entry is not None:
+            raise refusals.quarantined(entry)
+
+    def _moved(self, known: _Known) -> bool:
+        signal = self.store.signal
+        try:
+            return signal is None or signal.seen() != known.seen
+        except StateError:
+            return True
+
+    def _asking(self, call: CallView) -> Wait:
+        seen, floor = self._before()
+
+        def then(doc: Any, error: Exception | None) -> None:
+            self._judge(call, self._took(doc, error, seen, floor))
+
+        return Wait(reading(self.store.state, KEY), then)
+
+    def _before(self) -> tuple[object, int]:
+        """Return the signal and the floor as they are before the document is read.
+
+        Raises:
+            Halted: the signal cannot be read.
+        """
+        signal, known = self.store.signal, self._known
+        floor = 0 if known is None else known.switches.rev
+        if signal is None:
+            return None, floor
+        try:
+            return signal.seen(), max(floor, signal.floor())
+        except StateError as error:
+            raise refusals.unreadable(error) from error
+
+    def _took(self, doc: Any, error: Exception | None, seen: object, floor: int) -> Switches:
+        """Take what was read; return what counts.
+
+        Raises:
+            Halted: nothing counts.
+        """
+        now = time.monotonic()
+        trouble = error
+        switches = Switches()
+        try:
+            switches = document.read(doc, floor=floor) if error is None else switches
+        except Exception as damage:
+            trouble = damage
+        if trouble is not None:
+            if not self._last_counts(trouble, now):
+                raise refusals.unreadable(trouble) from trouble
+            log.warning("the kill switch cannot be read; what was read last counts: %s", trouble)
+            return switches if self._known is None else self._known.switches
+        self._known = _Known(switches, seen, now)
+        return switches
+
+    def _last_counts(self, trouble: Exception, now: float) -> bool:
+        """Say whether what was read last counts although the store cannot be read."""
+        known = self._known
+        away = isinstance(trouble, StateUnavailable)
+        return away and known is not None and now - known.at <= self.grace
+
+    def _judge(self, call: CallView, switches: Switches) -> None:
+        self._undone(call.saga, switches)
+        now = self._clock.now_us()
+        entry = switches.against(call.tool, call.tags, now=now, began=call.began)
+        if entry is not None:
+            raise refusals.halted(call.tool, entry)
+
+    # --- a person acts ---------------------------------------------------------------------------
+
+    def switches(self) -> Switches:
+        """Return what is set now; blocks.
+
+        Raises:
+            StateError: the store cannot be read, or has lost the document.
+        """
+        known = self._known
+        return self.store.read(floor=0 if known is None else known.switches.rev)
+
+    def halt(
+        self,
+        scope: str = scopes.EVERYTHING,
+        *,
+        reason: str,
+        by: str,
+        drain: bool = False,
+        ttl: float | None = None,
+    ) -> Set:
+        """Halt forward steps; when this returns, no step that was not announced takes effect.
+
+        Args:
+            scope: `*`, `tool:NAME`, `tool:PREFIX.*` or `tag:NAME`.
+            reason: why; recorded, and shown to whoever is refused.
+            by: who; recorded and shown too.
+            drain: let sagas that have begun go on to their end.
+            ttl: seconds until it is over; without it, it holds until it is lifted.
+
+        Raises:
+            ConfigurationError: the scope covers nothing by its form, `reason` or `by` is blank, or
+                the time cannot be used.
+            StateError: it could not be stored, or others could not be told; it may not hold.
+
+        Crash: a halt that was stored holds, also when nobody was told that it does. Blocks.
+        """
+        scope = scopes.checked(scope)
+        at = self._clock.now_us()
+        entry: dict[str, Any] = {
+            "scope": scope,
+            "mode": DRAIN if drain else HALT,
+            "reason": _said("reason", reason),
+            "by": _said("by", by),
+            "at": at,
+            "until": None if ttl is None else at + _microseconds(ttl),
+        }
+        switches, _ = self.store.change(
+            lambda doc, floor: _with_nothing(document.add_halt(doc, floor=floor, **entry))
+        )
+        self._record(Ev.SWITCH_HALTED, **entry)
+        tools = scopes.declared_tools().items()
+        found = not tools or scopes.covers_any(scope, tools)
+        near = () if found else tuple(scopes.nearest(scope, tools))
+        if not found:
+            log.warning(
+                "the halt of %s covers no tool that is declared here; near: %s", scope, near
+            )
+        return Set((switches.halts[-1],), switches, found, near)
+
+    def lift(self, scope: str, *, by: str) -> Set:
+        """Lift the halts and drains of exactly this scope.
+
+        Raises:
+            ConfigurationError: the scope or the name cannot be used.
+            StateError: it could not be stored.
+        """
+        scope, who, at = scopes.checked(scope), _said("by", by), self._clock.now_us()
+        switches, lifted = self.store.change(
+            lambda doc, floor: document.lift(doc, floor=floor, scope=scope, at=at)
+        )
+        if lifted:
+            self._record(Ev.SWITCH_LIFTED, scope=scope, by=who, at=at)
+        return Set(tuple(lifted), switches)
+
+    def quarantine(self, saga: str, *, reason: str, by: str) -> Set:
+        """Stop a saga's steps and its inverses, and keep recovery from it.
+
+        Raises:
+            ConfigurationError: the saga, `reason` or `by` is blank.
+            StateError: it could not be stored.
+        """
+        entry = {
+            "saga": _said("saga", saga),
+            "reason": _said("reason", reason),
+            "by": _said("by", by),
+            "at": self._clock.now_us(),
+        }
+        switches, _ = self.store.change(
+            lambda doc, floor: _with_nothing(document.quarantine(doc, floor=floor, **entry))  # type: ignore[arg-type]
+        )
+        self._record(Ev.QUARANTINE_SET, **entry)
+        return Set((switches.quarantined[saga],), switches)
+
+    def release_saga(self, saga: str, *, by: str) -> Set:
+        """Take a saga out of quarantine; recovery and its program may go on with it.
+
+        Raises:
+            ConfigurationError: the saga or the name is blank.
+            StateError: it could not be stored.
+        """
+        who, name = _said("by", by), _said("saga", saga)
+        switches, out = self.store.change(
+            lambda doc, floor: document.release(doc, floor=floor, saga=name)
+        )
+        if out:
+            self._record(Ev.QUARANTINE_LIFTED, saga=name, by=who, at=self._clock.now_us())
+        return Set(tuple(out), switches)
+
+    def _record(self, event: str, **facts: object) -> None:
+        """Record a change that holds already; a log that fails takes nothing of it back."""
+        wal = self.store.wal or self._wal
+        if wal is None:
+            return
+        try:
+            wal.wait_durable(wal.append(event, payload=masked(facts)[0]))
+        except AgentSagaError:
+            log.exception("a change of the kill switch holds, and could not be recorded")
+
+
+def set_kill_switch(switch: KillSwitch | None) -> None:
+    """Have every gate of this process ask a kill switch, beside that of its log; None ends that.
+
+    Boundaries that open later ask it.
+    """
+    INSTALLED.put("switch", switch)
+
+
+def _with_nothing(made: tuple[Any, Switches]) -> tuple[Any, tuple[Switches, None]]:
+    doc, switches = made
+    return doc, (switches, None)
+
+
+def _said(what: str, text: object) -> str:
+    if not isinstance(text, str) or not text.strip() or len(text) > 1000:
+        raise ConfigurationError(f"{what}= is a text that is not blank, not {str(text)[:40]!r}.")
+    return text.strip()
+
+
+def _microseconds(ttl: float) -> int:
+    number = isinstance(ttl, int | float) and not isinstance(ttl, bool)
+    if not number or not 0 < ttl <= _LONGEST:
+        raise ConfigurationError(f"ttl= is a number of seconds above zero, not {ttl!r}.")
+    return int(ttl * 1_000_000)

@@ -1,0 +1,34 @@
+"""Sagas that a person has quarantined: recovery keeps its hands off them.
+
+Fails closed: while nobody can tell what is quarantined, nothing is claimed.
+"""
+
+from __future__ import annotations
+
+from agent_saga.controls.switch.document import Entry
+from agent_saga.controls.switch.refusals import quarantined
+from agent_saga.controls.switch.store import SwitchStore
+from agent_saga.state.base import StateStore
+
+__all__ = ["check_not_quarantined", "quarantined_sagas"]
+
+
+def quarantined_sagas(store: StateStore) -> dict[str, Entry]:
+    """Return the quarantined sagas of a log by id.
+
+    Raises:
+        StateError: it cannot be told which are.
+    """
+    return dict(SwitchStore(store).read().quarantined)
+
+
+def check_not_quarantined(store: StateStore, saga: str) -> None:
+    """Refuse to take a quarantined saga over.
+
+    Raises:
+        Quarantined: it is quarantined.
+        StateError: it cannot be told.
+    """
+    entry = quarantined_sagas(store).get(saga)
+    if entry is not None:
+        raise quarantined(entry)

@@ -1,0 +1,174 @@
+"""Telling other processes that a document changed, without their asking the store.
+
+Rules of this part:
+
+- A signal stands beside a store, not in it: whoever changes the document rings after the change is
+  stored. Whoever reads looks at the signal first (one `stat`, or a number in memory) and asks the
+  store only if it has moved. A ring that a crash prevented is why readers also ask now and then.
+- A ring carries the revision that the document has reached; the highest is the floor. A document
+  that is below the floor has been lost or put back, whoever did it.
+- A signal that cannot be read or written is an error, never silence. Fails closed.
+- A store whose changes other hosts make has no signal: it is asked every time.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+from weakref import WeakKeyDictionary
+
+from agent_saga.errors import StateError
+from agent_saga.state.memory import MemoryStateStore
+
+if TYPE_CHECKING:
+    from agent_saga.state.base import StateStore
+
+__all__ = ["FileSignal", "MemorySignal", "Signal", "signal_of"]
+
+
+class Signal(Protocol):
+    """What is rung after a change."""
+
+    def seen(self) -> object:
+        """Return what differs after every ring; compare it with an earlier one."""
+
+    def floor(self) -> int:
+        """Return the highest revision that was rung; 0 before the first."""
+
+    def ring(self, rev: int) -> None:
+        """Say that the document has reached a revision."""
+
+
+class MemorySignal:
+    """A signal within this process."""
+
+    __slots__ = ("_floor", "_lock", "_rings")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rings = 0
+        self._floor = 0
+
+    def seen(self) -> object:
+        """Return how often it was rung."""
+        return self._rings
+
+    def floor(self) -> int:
+        """Return the highest revision that was rung."""
+        return self._floor
+
+    def ring(self, rev: int) -> None:
+        """Say that the document has reached a revision."""
+        with self._lock:
+            self._rings += 1
+            self._floor = max(self._floor, rev)
+
+
+class FileSignal:
+    """A signal among the processes of a host: a file that grows by a line at each ring.
+
+    Args:
+        path: the file; it is made at the first ring.
+
+    Crash: a ring that returned is durable.
+    """
+
+    __slots__ = ("_known", "path")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._known: tuple[object, int] = (None, 0)
+
+    def seen(self) -> object:
+        """Return the file's identity and size, or None while there is none.
+
+        Raises:
+            StateError: it cannot be looked at.
+        """
+        try:
+            found = os.stat(self.path)  # noqa: PTH116 - before every effect; a Path takes longer
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._unreadable(error) from error
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    def floor(self) -> int:
+        """Return the highest revision that was rung; read anew only when the file changed.
+
+        Raises:
+            StateError: the file cannot be read, or holds something else.
+        """
+        seen = self.seen()
+        known, floor = self._known
+        if seen is None or seen == known:
+            return 0 if seen is None else floor
+        try:
+            floor = max(map(int, self.path.read_bytes().split()), default=0)
+        except (OSError, ValueError) as error:
+            raise self._unreadable(error) from error
+        self._known = (seen, floor)
+        return floor
+
+    def ring(self, rev: int) -> None:
+        """Add a line with the revision, and make it durable.
+
+        Raises:
+            StateError: it could not be written; other processes see the change later.
+        """
+        line = b"%d\n" % rev
+        try:
+            made = not self.path.exists()
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
+            descriptor = os.open(self.path, flags, 0o600)
+            try:
+                if os.write(descriptor, line) != len(line):
+                    raise OSError("the disk is full")
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            if made:
+                _sync_folder(self.path.parent)
+        except OSError as error:
+            raise StateError(
+                f"The signal {self.path} could not be written: {error}.",
+                fix="Give this user the right to write it, and free some space; then try again.",
+            ) from error
+
+    def _unreadable(self, error: Exception) -> StateError:
+        return StateError(
+            f"The signal {self.path} cannot be read: {error}.",
+            fix="Look who changed it; nothing but agent-saga writes it.",
+        )
+
+
+_in_memory: Final[WeakKeyDictionary[StateStore, dict[str, MemorySignal]]] = WeakKeyDictionary()
+_making = threading.Lock()
+
+
+def signal_of(store: StateStore, name: str) -> Signal | None:
+    """Return the signal of a name that belongs to a store; None where every look asks the store.
+
+    Args:
+        store: the state store.
+        name: what is rung about, as a part of a file's name.
+    """
+    if isinstance(store, MemoryStateStore):
+        with _making:
+            return _in_memory.setdefault(store, {}).setdefault(name, MemorySignal())
+    path = getattr(store, "path", None)
+    if isinstance(path, Path) and not store.capabilities.multi_host:
+        return FileSignal(path.with_name(f"{path.name}.{name}"))
+    return None
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
