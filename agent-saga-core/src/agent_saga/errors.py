@@ -59,9 +59,6 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(text.split())}".removesuffix(": ")
 
 
-# --- the author of the program -------------------------------------------------------------------
-
-
 class ConfigurationError(AgentSagaError):
     """A tool, kit, gate or log is set up in a way that cannot work."""
 
@@ -120,9 +117,6 @@ class IllegalTransition(AgentSagaError):
     """A record would move a step or a saga in a way that its lifecycle forbids (a bug of ours)."""
 
     code = "SAGA-190"
-
-
-# --- nobody: the system worked, and the effect did not happen ------------------------------------
 
 
 class RefusedError(AgentSagaError):
@@ -231,9 +225,6 @@ class CircuitOpen(RefusedError):
     code = "SAGA-211"
 
 
-# --- the caller of one tool ----------------------------------------------------------------------
-
-
 class StepError(AgentSagaError):
     """One step did not end as its caller expects."""
 
@@ -290,9 +281,6 @@ class CompensationError(AgentSagaError):
     """An inverse could not be derived or did not succeed."""
 
     code = "SAGA-310"
-
-
-# --- the caller of the boundary ------------------------------------------------------------------
 
 
 class SagaError(AgentSagaError):
@@ -410,9 +398,6 @@ class CommittedUnsettled(SagaError):
     code = "SAGA-402"
 
 
-# --- the operator: the log -----------------------------------------------------------------------
-
-
 class WALError(AgentSagaError):
     """The write-ahead log cannot do what was asked."""
 
@@ -461,9 +446,6 @@ class WALFull(WALError):
     code = "SAGA-507"
 
 
-# --- the operator: recovery ----------------------------------------------------------------------
-
-
 class RecoveryError(AgentSagaError):
     """A saga could not be taken over, undone or closed from outside its process."""
 
@@ -486,9 +468,6 @@ class UndoRefused(RecoveryError):
     """A saga cannot be undone as asked; nothing was run."""
 
     code = "SAGA-702"
-
-
-# --- the operator: the state store ---------------------------------------------------------------
 
 
 class StateError(AgentSagaError):
