@@ -47,4 +47,7 @@ SAYS: Final = {
     "SWITCH_LIFTED": "A person lifted a halt: which, and who.",
     "QUARANTINE_SET": "A person quarantined a saga: why, and who.",
     "QUARANTINE_LIFTED": "A person took a saga out of quarantine: who.",
+    "CIRCUIT_OPENED": "The breaker of a tool opened, and why: its calls are refused for a while.",
+    "CIRCUIT_PROBED": "A call was let through to try a tool whose breaker was open.",
+    "CIRCUIT_CLOSED": "The breaker of a tool closed again: a probe succeeded, or a person said so.",
 }

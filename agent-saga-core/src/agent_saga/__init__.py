@@ -12,6 +12,8 @@ from typing import Any
 _DOOR = {
     "agent_saga.asgi.lifespan": ("saga_lifespan",),
     "agent_saga.controls.approvals": ("Approval", "ApprovalRequest", "ConsoleApprovals"),
+    "agent_saga.controls.breaker.breaker": ("CircuitBreaker", "set_breaker"),
+    "agent_saga.controls.breaker.policy": ("BreakerPolicy",),
     "agent_saga.controls.control": ("CallView",),
     "agent_saga.controls.gate": ("PreFlightGate",),
     "agent_saga.controls.limits.chosen": ("set_limit_store",),
@@ -36,6 +38,7 @@ _DOOR = {
         "ApprovalPending",
         "ApprovalRequired",
         "CommittedUnsettled",
+        "CircuitOpen",
         "ClaimRefused",
         "CompensationError",
         "ConfigurationError",

@@ -4,6 +4,9 @@ from agent_saga.asgi.lifespan import saga_lifespan as saga_lifespan
 from agent_saga.controls.approvals import Approval as Approval
 from agent_saga.controls.approvals import ApprovalRequest as ApprovalRequest
 from agent_saga.controls.approvals import ConsoleApprovals as ConsoleApprovals
+from agent_saga.controls.breaker.breaker import CircuitBreaker as CircuitBreaker
+from agent_saga.controls.breaker.breaker import set_breaker as set_breaker
+from agent_saga.controls.breaker.policy import BreakerPolicy as BreakerPolicy
 from agent_saga.controls.control import CallView as CallView
 from agent_saga.controls.gate import PreFlightGate as PreFlightGate
 from agent_saga.controls.limits.chosen import set_limit_store as set_limit_store
@@ -36,6 +39,7 @@ from agent_saga.errors import AgentSagaError as AgentSagaError
 from agent_saga.errors import ApprovalDenied as ApprovalDenied
 from agent_saga.errors import ApprovalPending as ApprovalPending
 from agent_saga.errors import ApprovalRequired as ApprovalRequired
+from agent_saga.errors import CircuitOpen as CircuitOpen
 from agent_saga.errors import ClaimRefused as ClaimRefused
 from agent_saga.errors import CommittedUnsettled as CommittedUnsettled
 from agent_saga.errors import CompensationError as CompensationError
@@ -114,10 +118,13 @@ __all__ = [
     "AsyncWAL",
     "BackpressurePolicy",
     "BaseWAL",
+    "BreakerPolicy",
     "BudgetLimit",
     "CallView",
     "CannotTell",
     "Capabilities",
+    "CircuitBreaker",
+    "CircuitOpen",
     "ClaimRefused",
     "CommittedUnsettled",
     "Compensation",
@@ -194,6 +201,7 @@ __all__ = [
     "saga_lifespan",
     "saga_scope",
     "semantics_is",
+    "set_breaker",
     "set_default_wal",
     "set_kill_switch",
     "set_limit_store",

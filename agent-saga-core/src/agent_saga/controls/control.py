@@ -53,6 +53,7 @@ class CallView(Struct, eq=False):
         approved: the names of what a human has approved it under.
         began: when its saga began, in microseconds since the epoch.
         asks: what wants a human's approval, and why; filled while the call is judged.
+        stamp: the breaker's generation when it was let through.
         held: what controls have taken for it, by the control's name; None while there is nothing.
     """
 
@@ -69,6 +70,7 @@ class CallView(Struct, eq=False):
     began: int = 0
     asks: list[tuple[str, str]] | None = None
     held: dict[str, Any] | None = None
+    stamp: int = 0
 
     def __post_init__(self) -> None:
         self.arguments = MappingProxyType(self.arguments)
@@ -205,8 +207,8 @@ class Control:
         """Hand back what the call took; it did not start. Errors are logged, never raised on."""
         return None
 
-    def ended(self, call: CallView, ending: str) -> Use | None:
-        """Note how an attempt ended: "applied", "not applied" or "unknown"."""
+    def ended(self, call: CallView, ending: str, error: BaseException | None = None) -> Use | None:
+        """Note how an attempt ended: "applied", "not applied" or "unknown", and with what error."""
         return None
 
     def calm(self, *, look: bool) -> bool:

@@ -34,6 +34,7 @@ APPROVALS: Final = "approvals"
 _IRREVERSIBLE: Final = ActionSemantics.IRREVERSIBLE
 
 Judge = Callable[[CallView], "Wait | None"]
+Ended = Callable[[CallView, str, "BaseException | None"], "Use | None"]
 
 
 class Ask:
@@ -166,9 +167,7 @@ class Gate:
         self.releases: tuple[Callable[[CallView], Use | None], ...] = tuple(
             [c.release for c in reversed(self._with("release"))]
         )
-        self.endings: tuple[Callable[[CallView, str], Use | None], ...] = tuple(
-            [c.ended for c in self._with("ended")]
-        )
+        self.endings: tuple[Ended, ...] = tuple([c.ended for c in self._with("ended")])
         self.records = tuple([(c.name, c.recorded) for c in self._with("recorded")])
         self.stops: tuple[Judge, ...] = tuple([c.stopping for c in self._with("stopping")])
         self.undoings: tuple[Callable[[str], Wait | None], ...] = tuple(

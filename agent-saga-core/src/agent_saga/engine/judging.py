@@ -144,16 +144,24 @@ def handed_back(step: Step) -> Protocol[None]:
     call.held = None
 
 
-def attempt_ended(step: Step, how: str) -> Protocol[None]:
-    """Tell the controls that ask for it how an attempt ended."""
+def attempt_ended(step: Step, how: str, error: BaseException | None = None) -> Protocol[None]:
+    """Carry out what controls want done now that an attempt has ended; see `told`."""
+    for use in told(step, how, error):
+        ending: Ending = yield use
+        _not_raised("a control did not learn how it ended", step, ending)
+
+
+def told(step: Step, how: str, error: BaseException | None = None) -> Sequence[Use]:
+    """Tell the controls that ask for it how an attempt ended; return what they want done."""
     call = step.call
+    uses: list[Use] = []
     if call is None:
-        return
+        return uses
     for ended in step.scope.saga.engine.gate.endings:
-        use = ended(call, how)
+        use = ended(call, how, error)
         if use is not None:
-            ending: Ending = yield use
-            _not_raised("a control did not learn how it ended", step, ending)
+            uses.append(use)
+    return uses
 
 
 def changed(step: Step) -> RefusedError | None:

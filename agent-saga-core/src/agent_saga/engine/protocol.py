@@ -242,7 +242,7 @@ def _failed(step: Step, call: Call, ending: Ending, *, harmless: bool) -> Protoc
             yield from attempt_ended(step, Kind.APPLIED.value)
             return (yield from _succeeded(step, ending.value))
         kind = kind_of(step, tool.form, ending, call.args, call.kwargs)
-        yield from attempt_ended(step, kind.value)
+        yield from attempt_ended(step, kind.value, ending.error)
         harmless = harmless and kind is Kind.NOT_APPLIED
         _note(step, ending)
         if policy is None or number > policy.max_retries or ending.running:

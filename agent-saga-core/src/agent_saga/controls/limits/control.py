@@ -136,7 +136,7 @@ class SharedLimits(Control):
         taken = (call.held or {}).pop(LIMITS, None)
         return self.store.giving_back(call, taken) if taken else None
 
-    def ended(self, call: CallView, ending: str) -> None:
+    def ended(self, call: CallView, ending: str, error: BaseException | None = None) -> None:
         """Let the call be counted without its name; its announcement is out."""
         taken = (call.held or {}).get(LIMITS)
         if taken:
