@@ -61,7 +61,7 @@ class Counting(Control):
         self.seen.append("release")
         return self._add(-1)
 
-    def ended(self, call, ending):
+    def ended(self, call, ending, error=None):
         self.seen.append(ending)
 
     def recorded(self, call):
@@ -359,16 +359,60 @@ def test_a_control_s_trouble_after_the_call_is_said_and_changes_nothing(
     install, gated, world, caplog
 ):
     class Broken(Counting):
-        def ended(self, call, ending):
+        def ended(self, call, ending, error=None):
             return transaction(_Down(), [KEY], None, durable=False)
 
-    install(Broken(MemoryStateStore()))
+    class Raising(Counting):
+        def ended(self, call, ending, error=None):
+            raise ValueError(ending)
+
+    for control in (Broken, Raising):
+        install(control(MemoryStateStore()))
+        kit = gated()
+        tool = kit.safe_tool(world.wire, "COMPENSABLE")
+        with kit.transaction() as saga:
+            tool(5)
+        assert saga.report.clean
+        assert "did not learn" in caplog.text
+        caplog.clear()
+    assert world.amounts == [5, 5]
+
+
+@pytest.mark.guarantee("REFUSE-1")
+@pytest.mark.parametrize("where", ["check", "then", "recheck", "release"])
+def test_a_control_that_raises_anything_else_refuses(install, store, gated, world, drive, where):
+    class Raising(Counting):
+        def check(self, call):
+            if where == "check":
+                raise ValueError(where)
+            wait = super().check(call)
+            then = wait.then
+
+            def broken(answer, error):
+                then(answer, error)
+                if where == "then":
+                    raise ValueError(where)
+
+            wait.then = broken
+            return wait
+
+        def recheck(self, call):
+            if where in ("recheck", "release"):
+                raise ValueError(where)
+
+        def release(self, call):
+            if where == "release":
+                raise ValueError(where)
+            return super().release(call)
+
+    control = install(Raising(store))
     kit = gated()
-    tool = kit.safe_tool(world.wire, "COMPENSABLE")
-    with kit.transaction():
-        tool(5)
-    assert world.amounts == [5]
-    assert "did not learn" in caplog.text
+    with pytest.raises(SagaAborted) as caught:
+        drive(kit, kit.safe_tool(world.wire, "COMPENSABLE"), 5)
+    assert isinstance(caught.value.cause, RefusedError)
+    assert caught.value.report.clean
+    assert world.amounts == []
+    assert control.total == (1 if where == "release" else 0)
 
 
 class _Down:

@@ -50,8 +50,8 @@ def judged(step: Step) -> Verdict:
     call = step.call = _view(step)
     try:
         return gate.judge(call)
-    except RefusedError as refusal:
-        return refusal
+    except Exception as error:
+        return _refusal_of(error)
 
 
 def _view(step: Step) -> CallView:
@@ -137,10 +137,14 @@ def handed_back(step: Step) -> Protocol[None]:
     if call is None:
         return
     for release in step.scope.saga.engine.gate.releases:
-        use = release(call)
+        ending = Ending()
+        try:
+            use = release(call)
+        except Exception as error:
+            use, ending = None, Ending(error=error)
         if use is not None:
-            ending: Ending = yield use
-            _not_raised("what it had taken was not handed back", step, ending)
+            ending = yield use
+        _not_raised("what it had taken was not handed back", step, ending)
     call.held = None
 
 
@@ -158,7 +162,11 @@ def told(step: Step, how: str, error: BaseException | None = None) -> Sequence[U
     if call is None:
         return uses
     for ended in step.scope.saga.engine.gate.endings:
-        use = ended(call, how, error)
+        try:
+            use = ended(call, how, error)
+        except Exception as trouble:
+            _not_raised("a control did not learn how it ended", step, Ending(error=trouble))
+            continue
         if use is not None:
             uses.append(use)
     return uses
@@ -199,8 +207,8 @@ def _anew(step: Step) -> Verdict:
     call.asks = None
     try:
         return step.scope.saga.engine.gate.judge(call)
-    except RefusedError as refusal:
-        return refusal
+    except Exception as error:
+        return _refusal_of(error)
 
 
 def _waited(step: Step, wait: Wait) -> Protocol[Ask | BaseException | None]:
@@ -214,8 +222,8 @@ def _waited(step: Step, wait: Wait) -> Protocol[Ask | BaseException | None]:
             return cut
         try:
             found = gate.judge(call, at + 1)
-        except RefusedError as refusal:
-            return refusal
+        except Exception as error:
+            return _refusal_of(error)
         if not isinstance(found, Wait):
             return found
         pending = found
@@ -231,9 +239,23 @@ def _answered(wait: Wait | None) -> Protocol[BaseException | None]:
             return error
         try:
             wait = wait.then(ending.value, error)
-        except RefusedError as refusal:
-            return refusal
+        except Exception as trouble:
+            return _refusal_of(trouble)
     return None
+
+
+def _refusal_of(error: Exception) -> RefusedError:
+    """Return a refusal as it is; whatever else a control raises refuses too."""
+    if isinstance(error, RefusedError):
+        return error
+    refusal = RefusedError(
+        f"A control of the gate could not judge the call, so it was refused: {one_line(error)}.",
+        rule="gate",
+        reason="what cannot be judged is refused",
+        fix="Mend the control, or take it away.",
+    )
+    refusal.__cause__ = error
+    return refusal
 
 
 def _all_of(
@@ -242,8 +264,8 @@ def _all_of(
     for judge in judges:
         try:
             wait = judge(call)
-        except RefusedError as refusal:
-            return refusal
+        except Exception as error:
+            return _refusal_of(error)
         cut = yield from _answered(wait)
         if cut is not None:
             return cut
