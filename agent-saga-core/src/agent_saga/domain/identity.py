@@ -90,13 +90,15 @@ class Ordinals:
 
     def next(self) -> tuple[StepKey, str]:
         """Return the next `derived_key` and its `step_id`."""
-        self._count += 1
-        return self.at(self._count)
+        self._count = number = self._count + 1
+        return self.at(number)
 
     def at(self, number: int) -> tuple[StepKey, str]:
         """Return the `derived_key` of the call of this number, and its `step_id`."""
         ordinal = str(number)
-        return (*self._shared, ordinal), _short(b"%b%d:%d" % (self._joined, len(ordinal), number))
+        digest = sha256(b"%b%d:%d" % (self._joined, len(ordinal), number)).digest()
+        text = b2a_base64(digest[:16], newline=False)  # as `step_id` does, once for each step
+        return (*self._shared, ordinal), text[:22].translate(_TO_URL).decode()
 
 
 def idempotency_key(saga: str, step: str, generation: int, purpose: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 from agent_saga.domain.compensation import Compensation
 from agent_saga.errors import CompensationError, ConfigurationError
 
+_Path = tuple[str, tuple[str, ...]]
 _ROOTS = {"$": "result", "$args": "args", "$prepared": "prepared"}
 
 
@@ -27,7 +28,7 @@ class Template:
         description: one line for the report.
     """
 
-    __slots__ = ("description", "handler", "kwargs", "needs_result")
+    __slots__ = ("_flat", "description", "handler", "kwargs", "needs_result")
 
     def __init__(self, handler: str, kwargs: Mapping[str, Any], description: str = "") -> None:
         if not isinstance(handler, str) or not handler:
@@ -36,6 +37,7 @@ class Template:
         self.kwargs = dict(kwargs)
         self.description = description
         self.needs_result = _reads_result(self.kwargs)
+        self._flat = _fields_read(self.kwargs)
 
     def fill(self, sources: Mapping[str, Any]) -> Compensation:
         """Derive the inverse from a step.
@@ -46,11 +48,11 @@ class Template:
         Raises:
             CompensationError: a path does not exist in its source.
         """
-        return Compensation(
-            handler=self.handler,
-            kwargs={name: _filled(value, sources) for name, value in self.kwargs.items()},
-            description=self.description,
-        )
+        if self._flat is None:
+            kwargs = {name: _filled(value, sources) for name, value in self.kwargs.items()}
+        else:
+            kwargs = {name: _read(*path, sources[root]) for name, root, path in self._flat}
+        return Compensation(handler=self.handler, kwargs=kwargs, description=self.description)
 
     def __repr__(self) -> str:
         return f"Template({self.handler!r}, {self.kwargs!r})"
@@ -89,6 +91,17 @@ def _reads_result(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return any(_reads_result(v) for v in value)
     return False
+
+
+def _fields_read(kwargs: Mapping[str, Any]) -> list[tuple[str, str, _Path]] | None:
+    """Where each argument is read, when all of them are paths, which is the usual template."""
+    fields = []
+    for name, value in kwargs.items():
+        root, parts = _parsed(value) if isinstance(value, str) else (None, ())
+        if root is None:
+            return None
+        fields.append((name, root, (value, parts)))
+    return fields
 
 
 def _filled(value: Any, sources: Mapping[str, Any]) -> Any:

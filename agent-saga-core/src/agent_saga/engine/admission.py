@@ -129,7 +129,6 @@ def _new(saga: Saga, call: Invocation, encoded: Fragment, faithful: bool, mac: b
         saga.order(),
     )
     saga.steps[step_id] = step
-    saga.in_flight[id(step)] = step
     if key is not None:
         saga.keyed[step_key] = step
     return step

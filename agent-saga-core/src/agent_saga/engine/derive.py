@@ -60,6 +60,7 @@ class TemplateDeriver:
         misfit = handler.misfit(template.kwargs, filled=FILLED)
         if misfit:
             raise ConfigurationError(f"The template does not fit its handler: {misfit}.")
+        handler.owner.distribution  # noqa: B018 - looked up now, so that no step has to wait for it
         self.handler: str | None = template.handler
         self.template: Template | None = template
         self._template = template

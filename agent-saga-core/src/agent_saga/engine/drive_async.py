@@ -65,8 +65,10 @@ class AsyncDriver:
             request = next(protocol)
             while True:
                 try:
-                    if type(request) is not Call:
-                        answer: Any = await self._wait(request)
+                    if type(request) is Durable:
+                        answer: Any = await self._durable(request.seq)
+                    elif type(request) is not Call:
+                        answer = await self._wait(request)
                     elif request.is_async and request.timeout is None and self.cut is None:
                         try:
                             answer = Ending(await request.fn(*request.args, **request.kwargs))
@@ -109,8 +111,6 @@ class AsyncDriver:
             await self._interruptible(asyncio.sleep, request.seconds)
         elif kind is StepEnded:
             await self._interruptible(self._step_ended, request)
-        elif kind is Durable:
-            return await self._durable(request.seq)
         return self.cut
 
     async def _used(self, use: Use) -> Ending:
@@ -131,7 +131,7 @@ class AsyncDriver:
         return _ending_of(task, None)
 
     async def _durable(self, seq: int) -> BaseException | None:
-        while True:
+        while not self.closing:
             try:
                 future = self.engine.wal.durable_future(seq, self.loop)
                 if future is None:
@@ -147,6 +147,7 @@ class AsyncDriver:
                 return error
             else:
                 return self.cut
+        return self._without_waiting()
 
     async def _handed_over(self, request: HandedOver) -> BaseException | None:
         wal = self.engine.wal
@@ -225,9 +226,15 @@ class AsyncDriver:
         self, call: Call, coroutine: Coroutine[Any, Any, Any], timeout: float
     ) -> Ending:
         """Run a coroutine in a task of its own, and give it up when it does not end in time."""
-        task = asyncio.ensure_future(coroutine)
+        end = self.loop.time() + timeout
         try:
-            reason = await self._ended_within(task, timeout)
+            task = _started(self.loop, coroutine)
+        except BaseException as raised:
+            return Ending(error=raised)
+        if task.done() and not _is_cancelled():
+            return _ending_of(task, None)
+        try:
+            reason = await self._ended_within(task, end - self.loop.time())
             if task.done():
                 return _ending_of(task, None)
             error = reason or calls.timed_out(call, timeout)
@@ -289,6 +296,19 @@ class AsyncDriver:
             calls.discard(ending.value)  # it returned in time, but what it returned was not run
             return Ending(error=error)
         return ending
+
+
+def _started(
+    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any]
+) -> asyncio.Task[Any]:
+    """Run a coroutine in a task of its own, from now on where Python can do that.
+
+    Raises:
+        KeyboardInterrupt, SystemExit: it raised that before it waited for anything.
+    """
+    if sys.version_info >= (3, 12):
+        return asyncio.eager_task_factory(loop, coroutine)
+    return loop.create_task(coroutine)
 
 
 def _is_cancelled() -> bool:

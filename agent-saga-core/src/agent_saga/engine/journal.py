@@ -10,6 +10,7 @@ Rules of this part:
 
 from __future__ import annotations
 
+import functools
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from agent_saga.engine.step import Step
     from agent_saga.engine.tool import Tool
     from agent_saga.errors import RefusedError
+    from agent_saga.plugins.registry import Handler
 
 _TRUE = literal(True)
 _FALSE = literal(False)
@@ -330,11 +332,18 @@ def _inverse(inverse: Compensation, tool: str) -> Fragment:
     if inverse.handler is not None:
         fields["handler"] = name(inverse.handler)
         handler = process_handlers().compensators.find(inverse.handler)
-        if handler is not None and handler.owner.distribution:
-            fields["from"] = name(f"{handler.owner.distribution} {handler.owner.version}")
+        if handler is not None and (origin := _origin(handler)):
+            fields["from"] = origin
     if inverse.description:
         fields["description"] = masked(inverse.description)[0]
     return compose(**fields)
+
+
+@functools.lru_cache(maxsize=1024)
+def _origin(handler: Handler) -> Fragment | None:
+    """The distribution and version that a handler came with, where there is one; kept."""
+    owner = handler.owner
+    return literal(f"{owner.distribution} {owner.version}") if owner.distribution else None
 
 
 def _recorded_inverse(inverse: Compensation, tool: str) -> tuple[Fragment, AgentSagaError | None]:

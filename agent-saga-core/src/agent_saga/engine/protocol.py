@@ -145,7 +145,6 @@ def _announced(step: Step) -> Protocol[BaseException | None]:
     """Write the intent, wait until it is durable, check the fence."""
     saga = step.scope.saga
     tool = step.tool
-    saga.check_open(step.scope)
     again = step.state is StepState.UNKNOWN
     step.order = None
     step.intent_order = saga.order()
@@ -326,7 +325,9 @@ def _committed(step: Step, value: Any) -> tuple[Outcome, int]:
         out = saga.engine.wal.hand_over(sync=not tool.reversible)
     except WALError as error:
         return Outcome(error=error), 0
-    return outcome, 0 if out and not _durably(step) else seq
+    if out and (tool.reversible or not _durably(step)):
+        return outcome, 0
+    return outcome, seq
 
 
 def _durably(step: Step) -> bool:

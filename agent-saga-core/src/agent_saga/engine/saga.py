@@ -58,7 +58,6 @@ class Saga:
         "fork",
         "hold",
         "id",
-        "in_flight",
         "key",
         "keyed",
         "kit",
@@ -104,7 +103,6 @@ class Saga:
         self.steps: dict[str, Step] = {}
         self.keyed: dict[identity.StepKey, Step] = {}
         self.unsettled: dict[str, Step] = {}
-        self.in_flight: dict[int, Step] = {}
         self.order = itertools.count(1).__next__
         self.counts: Counter[str] = Counter()
         self.report: RollbackReport | None = None
@@ -129,6 +127,12 @@ class Saga:
     def ended(self) -> bool:
         """Whether the boundary has ended, one way or another."""
         return self.report is not None
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether a step of it is in flight."""
+        with self.lock:
+            return any(step.in_flight for step in self.steps.values())
 
     def new_report(self) -> RollbackReport:
         """Return an empty report of this saga."""
@@ -227,7 +231,6 @@ class Saga:
             if step.in_flight:
                 return False
             step.in_flight = True
-            self.in_flight[id(step)] = step
             self.steps[step.id] = step
             if step.keyed:
                 self.keyed[step.key] = step
@@ -241,7 +244,6 @@ class Saga:
                 self._keep_unsettled(step)
                 return
             step.in_flight = False
-            self.in_flight.pop(id(step), None)
             if step.state is not StepState.COMMITTED or self.unsettled:
                 self._keep_unsettled(step)
             over = step.tool.reversible or step.state is StepState.NEW
@@ -287,7 +289,7 @@ class Saga:
     def in_flight_of(self, scope: Scope) -> list[Step]:
         """Return the steps of a scope that are in flight."""
         with self.lock:
-            return [step for step in self.in_flight.values() if step.scope.within(scope)]
+            return [s for s in self.steps.values() if s.in_flight and s.scope.within(scope)]
 
 
 def undo_order(steps: Sequence[Step]) -> list[Step]:

@@ -193,10 +193,9 @@ class SagaTool(Generic[P, R]):
                 fix="Wrap the tool with the boundary's kit.",
             )
         form_of = self.tool.form
+        arguments = kwargs  # nobody changes it: whoever adds to it makes a dict of their own
         if args or form_of.defaults:
             arguments = form_of.named(args, kwargs, skip=len(owner))
-        else:
-            arguments = kwargs.copy()
         bound_to = self._bound_to
         if owner:
             bound_to, args = owner[0], (*owner, *args)
