@@ -210,7 +210,7 @@ class AsyncDriver:
 
     async def _awaited(self, call: Call, value: Any) -> Ending:
         if call.timeout is not None:
-            return await self._timed(call, calls.finished(value), call.timeout)
+            return await self._timed(call, calls.finishing(value), call.timeout)
         try:
             return Ending(await calls.finished(value))
         except BaseException as error:

@@ -142,7 +142,7 @@ def run_inverse(step: Step, inverse: Compensation) -> Protocol[tuple[Undone, Bas
             return Undone.CUT, cut
         ending = yield attempt.call()
         if _succeeded(ending):
-            journal.step_event(step, Ev.STEP_COMPENSATED, by="handler", attempt=number)
+            journal.compensated(step, number)
             return Undone.COMPENSATED, None
         result = yield from _after_failure(step, attempt, ending)
         if result is not None:

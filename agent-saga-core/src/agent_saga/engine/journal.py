@@ -29,6 +29,7 @@ from agent_saga.wal.encoding import (
     literal,
     masked,
     name,
+    opaque,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 _TRUE = literal(True)
 _FALSE = literal(False)
+_BY_HANDLER = literal("handler")
 
 
 def write(saga: Saga, event: str, payload: Fragment = EMPTY, step: Step | None = None) -> int:
@@ -312,8 +314,13 @@ def _ending(step: Step, event: str, payload: Fragment) -> int:
 def compensating(step: Step, inverse: Compensation, number: int, key: str) -> int:
     """Announce an attempt of an inverse."""
     record, _ = _recorded_inverse(inverse, step.tool.name)
-    payload = compose(attempt=literal(number), inverse=record, idempotency_key=literal(key))
+    payload = compose(attempt=count(number), inverse=record, idempotency_key=opaque(key))
     return step_record(step, Ev.STEP_COMPENSATING, payload)
+
+
+def compensated(step: Step, number: int) -> int:
+    """Record that this attempt of an inverse took effect, as its handler said."""
+    return step_record(step, Ev.STEP_COMPENSATED, compose(by=_BY_HANDLER, attempt=count(number)))
 
 
 def step_event(step: Step, event: str, **fields: Any) -> int:

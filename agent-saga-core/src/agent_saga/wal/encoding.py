@@ -43,6 +43,7 @@ __all__ = [
     "mac_of",
     "masked",
     "name",
+    "opaque",
     "quoted",
     "same_arguments",
 ]
@@ -144,6 +145,11 @@ def name(text: str) -> Fragment:
 def count(number: int) -> Fragment:
     """Encode a number that we counted ourselves."""
     return Fragment(b"%d" % number)
+
+
+def opaque(text: str) -> Fragment:
+    """Encode an id or a key that was made here: letters, digits, `-` and `_`."""
+    return Fragment(b'"%b"' % text.encode("ascii"))
 
 
 def compose(**fields: Fragment) -> Fragment:
