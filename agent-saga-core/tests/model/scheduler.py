@@ -5,7 +5,10 @@ Rules of this part:
 - Each process is a thread that stops before every operation that others could see, and goes on when
   it is its turn. Only one runs at a time, so a run follows from its decisions alone.
 - A decision is a process and what becomes of its operation ("go", "die", and what the operation
-  offers). A process that died does nothing any more: every later operation of it raises.
+  offers). A process that died does nothing any more: every later operation of it raises. Threads of
+  one process are each scheduled by themselves, and die together.
+- A process that has nothing to do yet is idle: it is not chosen.
+- When the power fails everybody dies, and the disk forgets what was not synced.
 - A run is repeated from the start for every branch. What was reached before is known by its state:
   where each process stands and what it has seen, and everything that is shared.
 """
@@ -19,7 +22,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-GO, DIE = "go", "die"
+GO, DIE, TORN, POWER = "go", "die", "dies within its write", "the power fails"
+_DEATHS = (DIE, TORN, POWER)
 PATIENCE = 60.0
 
 
@@ -45,7 +49,10 @@ class Process:
         at, offers: where it stands, and what may become of its operation.
         history: everything that it has done and seen, as one number.
         free: it stops nowhere.
+        idle: it waits for something; it is not chosen meanwhile.
+        locks: it stands where it may hold locks that other threads of its process want.
         at_death: gives back what the operating system would take back.
+        group: the threads that are one process with it, itself included.
     """
 
     def __init__(self, number: int, program: Callable[[Process], object]) -> None:
@@ -57,7 +64,10 @@ class Process:
         self.free = False
         self.history = 0
         self.failure: BaseException | None = None
+        self.locks = False
+        self.idle: Callable[[], bool] = lambda: False
         self.at_death: list[Callable[[], object]] = []
+        self.group: list[Process] = [self]
         self._action = GO
         self._go = threading.Semaphore(0)
         self.stopped = threading.Semaphore(0)
@@ -77,8 +87,13 @@ class Process:
         self.ended = True
         self.stopped.release()
 
-    def stop(self, at: str, *offers: str) -> str:
+    def stop(self, at: str, *offers: str, locks: bool = False) -> str:
         """Stop before an operation; return what becomes of it.
+
+        Args:
+            at: the operation.
+            offers: what may become of it, beside going on.
+            locks: other threads of the process must not go on meanwhile.
 
         Raises:
             Died: the process was killed here, or earlier.
@@ -87,7 +102,7 @@ class Process:
             raise Died
         if self.free or threading.current_thread() is not self.thread:
             return GO
-        self.at, self.offers = at, (GO, *offers)
+        self.at, self.offers, self.locks = at, (GO, *offers), locks
         self.stopped.release()
         self._wait()
         if self.dead:
@@ -102,21 +117,47 @@ class Process:
         """Let it go on to its next operation, or to its end."""
         self.history = hash((self.history, self.at, action, shared))
         if action == DIE:
-            self.dead = True
-            for give_back in self.at_death:
-                give_back()
+            self.die()
         self._action = action
         self._go.release()
         if not self.stopped.acquire(timeout=PATIENCE):
             raise TimeoutError(f"process {self.number} hangs behind {self.at}")
 
+    def may_go(self) -> bool:
+        """Say whether it can be chosen."""
+        kept = any(one.locks and one is not self and not one.ended for one in self.group)
+        return not (self.dead or self.ended or kept or self.idle())
+
+    def die(self) -> None:
+        """Be no more, with every thread of this process."""
+        for one in self.group:
+            one.dead = True
+        for one in self.group:
+            for give_back in one.at_death:
+                give_back()
+
+    def close(self) -> None:
+        """End the thread, if it was started and stands somewhere."""
+        if self.thread.ident is not None and not self.ended:
+            self.resume(DIE, 0)
+        if self.thread.ident is not None:
+            self.thread.join(PATIENCE)
+
 
 class Bounds(NamedTuple):
-    """How far a search goes: how often processes are interrupted, die, and lose answers."""
+    """How far a search goes.
+
+    Attributes:
+        switches: how often a process is interrupted by another one.
+        deaths: how many die.
+        surprises: how many operations end in another unusual way.
+        offers: what may become of operations, beside going on.
+    """
 
     switches: int = 2
     deaths: int = 2
     surprises: int = 1
+    offers: frozenset[str] = frozenset({DIE})
 
 
 class Run(NamedTuple):
@@ -182,6 +223,9 @@ class Search:
                 if self._is_new(scene, last):
                     branches += [(depth, other) for other in others]
             decisions.append(chosen)
+            if chosen.action == POWER:
+                scene.power_fails()
+                continue
             scene.processes[chosen.process].resume(chosen.action, scene.shared())
             last = chosen.process
         return Run(decisions, branches)
@@ -195,7 +239,7 @@ class Search:
         return new
 
     def _options(self, scene: Scene, decisions: list[Decision], last: int) -> list[Decision]:
-        alive = [p for p in scene.processes if not (p.dead or p.ended)]
+        alive = [p for p in scene.processes if p.may_go()]
         order = sorted(alive, key=lambda p: p.number != last)
         spent = _spent(decisions, scene)
         may_switch = spent.switches < self._bounds.switches
@@ -204,10 +248,10 @@ class Search:
             if process.number != last and last in {p.number for p in alive} and not may_switch:
                 continue
             options.append(Decision(process.number, GO))
-            for offer in process.offers[1:]:
+            for offer in [one for one in process.offers[1:] if one in self._bounds.offers]:
                 bound, used = (
                     (self._bounds.deaths, spent.deaths)
-                    if offer == DIE
+                    if offer in _DEATHS
                     else (self._bounds.surprises, spent.surprises)
                 )
                 if used < bound:
@@ -220,8 +264,8 @@ def _spent(decisions: list[Decision], scene: Scene) -> Bounds:
     for before, after in itertools.pairwise(decisions):
         ended = scene.processes[before.process].dead or scene.processes[before.process].ended
         switches += before.process != after.process and not ended
-    deaths = sum(one.action == DIE for one in decisions)
-    surprises = sum(one.action not in (GO, DIE) for one in decisions)
+    deaths = sum(one.action in _DEATHS for one in decisions)
+    surprises = sum(one.action != GO for one in decisions) - deaths
     return Bounds(switches, deaths, surprises)
 
 
@@ -230,6 +274,7 @@ class Scene(NamedTuple):
 
     processes: list[Process]
     shared: Callable[[], int]
+    power_fails: Callable[[], object]
     stage: object
 
 
@@ -240,7 +285,4 @@ def ended(scene: Scene) -> Iterator[Scene]:
         yield scene
     finally:
         for process in scene.processes:
-            if process.thread.ident is not None and not process.ended:
-                process.resume(DIE, 0)
-            if process.thread.ident is not None:
-                process.thread.join(PATIENCE)
+            process.close()

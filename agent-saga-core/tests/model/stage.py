@@ -1,37 +1,203 @@
-"""The scene of the model: an owner and daemons, all of them the real code, on one log and store.
+"""The scene of the model: real code on one log and store, before a provider that loses answers.
 
 The log is the file log on a disk, written through a port that stops before every call that others
 can see; a sync is made at once. The store holds the real rules. The provider is a list of what took
-hold; its answers can be lost. What runs is `AgentKit`, `Daemon` and everything below them.
+hold; its answers can be lost, and its requests can be on their way for a while. Time stands still,
+except where somebody sleeps: then what is on its way arrives first. The wall clock jumps at every
+look.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from model.scheduler import DIE, Process, Scene, ended
+from model.scheduler import DIE, POWER, TORN, Process
 
-from agent_saga import AgentKit, Applied, FileWAL, NotApplied, Settings, tool
+from agent_saga import FileWAL
 from agent_saga.domain import identity
-from agent_saga.domain.lifecycle import SagaState
-from agent_saga.recovery.claim import Place
-from agent_saga.recovery.daemon import Daemon
-from agent_saga.recovery.queue import cases
-from agent_saga.recovery.survey import look
-from agent_saga.runtime.composition import Runtime
+from agent_saga.domain.records import Ev
 from agent_saga.state.memory import MemoryStateStore
+from agent_saga.wal.format import Record, parsed
 from agent_saga.wal.os_port import OsPort
-from agent_saga.wal.reader import scan
 
 LOST, FAILS = "the answer is lost", "it fails before its effect"
-SETTINGS = Settings(settle=0.0, settle_after=0.0, inverse_delay=0.0, inverse_attempts=2)
-ENDED = frozenset({SagaState.COMMITTED, SagaState.ROLLED_BACK, SagaState.PARTIAL, SagaState.STUCK})
+HELD = "no answer comes, and the request is on its way"
+BLIND = "it is taken for dead"
+
+
+class Event(NamedTuple):
+    """Something that the provider saw: a call that took hold, or what its caller learnt."""
+
+    what: str
+    kind: str
+    name: str
+    key: str
+
+
+class Written(NamedTuple):
+    """A record in the order in which the operating system got it."""
+
+    writer: str
+    record: Record
+
+
+class Clock:
+    """Stands still until somebody sleeps; its wall clock is never the same day twice."""
+
+    def __init__(self, arrive: Callable[[], object]) -> None:
+        self.now = 0.0
+        self._looks = 0
+        self._arrive = arrive
+
+    def now_us(self) -> int:
+        self._looks += 1
+        days = -1 if self._looks % 2 else 1
+        return 1_700_000_000_000_000 + days * 86_400_000_000 * (self._looks % 5)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass: whatever is on its way arrives first."""
+        self._arrive()
+        self.now += seconds
+
+
+class Stage:
+    """The provider's world, the disk, and what the judge needs to know."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log = folder / "log"
+        self.store = MemoryStateStore()
+        self.clock = Clock(self.arrive)
+        self.processes: dict[int, Process] = {}
+        self.applied: list[tuple[str, str, str]] = []
+        self.calls: list[tuple[str, str, str]] = []
+        self.events: list[Event] = []
+        self.on_its_way: list[tuple[str, str, str, bool]] = []
+        self.unannounced: list[str] = []
+        self.written: dict[tuple[str, int], Record] = {}
+        self.order: list[Written] = []
+        self.synced: set[tuple[str, int]] = set()
+        self.durable: dict[str, bytes] = {}
+        self.stored: dict[str, bytes] = {}
+        self.taken_for_dead: set[int] = set()
+        self.returned = False
+        self.halted = False
+        self.after_halt: list[str] = []
+        self.group: list[Process] = []
+
+    def current(self) -> Process:
+        """The process whose thread this is."""
+        return self.processes[threading.get_ident()]
+
+    def here(self, process: Process) -> None:
+        """Say that the current thread is of a process."""
+        self.processes[threading.get_ident()] = process
+
+    # --- the provider ---------------------------------------------------------------------------
+
+    def call(self, kind: str, name: str, key: str, *, keyed: bool) -> None:
+        """A request reaches the provider, whatever becomes of its answer."""
+        process = self.current()
+        halted = self.halted
+        action = process.stop(f"{kind} {name}", DIE, LOST, FAILS, HELD)
+        self.calls.append((kind, name, key))
+        self.events.append(Event("called", kind, name, key))
+        if action == FAILS:
+            raise ConnectionError("it did not arrive")
+        if kind == "forward" and key not in self.announced():
+            self.unannounced.append(name)
+        if kind == "forward" and halted:
+            self.after_halt.append(name)
+        if action == HELD:
+            self.on_its_way.append((kind, name, key, keyed))
+            raise ConnectionError("nobody answers")
+        self.takes_hold(kind, name, key, keyed=keyed)
+        if action == LOST:
+            raise ConnectionError("the answer is lost")
+        process.stop(f"answer of {kind} {name}", DIE)
+        self.events.append(Event("answered", kind, name, key))
+
+    def takes_hold(self, kind: str, name: str, key: str, *, keyed: bool) -> None:
+        if not (keyed and (kind, name, key) in self.applied):
+            self.applied.append((kind, name, key))
+            self.events.append(Event("took hold", kind, name, key))
+
+    def arrive(self) -> None:
+        """Let everything arrive that is on its way."""
+        while self.on_its_way:
+            kind, name, key, keyed = self.on_its_way.pop(0)
+            self.takes_hold(kind, name, key, keyed=keyed)
+
+    def standing(self, name: str) -> int:
+        kinds = [kind for kind, what, _ in self.applied if what == name]
+        return kinds.count("forward") - kinds.count("inverse")
+
+    # --- the disk -------------------------------------------------------------------------------
+
+    def wrote(self, path: str, data: bytes) -> None:
+        """Remember the records of a write."""
+        writer = Path(path).parent.name
+        for line in data.split(b"\n"):
+            record = parsed(line, writer) if line else None
+            if record is not None and (writer, record.seq) not in self.written:
+                self.written[writer, record.seq] = record
+                self.order.append(Written(writer, record))
+
+    def sync(self, path: str) -> None:
+        """Make durable what a file holds."""
+        writer = Path(path).parent.name
+        self.synced |= {place for place in self.written if place[0] == writer}
+        self.durable[path] = Path(path).read_bytes()
+
+    def announced(self) -> set[str]:
+        """The keys of the effects whose announcement is durable."""
+        return {
+            identity.idempotency_key(r.saga, r.step, r.generation, identity.FORWARD)
+            for place, r in self.written.items()
+            if r.event == Ev.STEP_INTENT and place in self.synced
+        }
+
+    def power_fails(self) -> None:
+        """Everybody dies, and what was not synced is gone."""
+        for process in self.group:
+            process.die()
+        for path in self.log.rglob("seg-*.jsonl"):
+            path.write_bytes(self.durable.get(str(path), b""))
+        self.written = {place: r for place, r in self.written.items() if place in self.synced}
+        self.order = [one for one in self.order if (one.writer, one.record.seq) in self.synced]
+        self.store._stored.clear()
+        self.store._stored.update(self.stored)
+
+    # --- what is shared -------------------------------------------------------------------------
+
+    def shared(self) -> int:
+        """Everything that a process could see, as one number."""
+        writers = {writer: n for n, writer in enumerate(dict.fromkeys(w for w, _ in self.written))}
+        log = tuple(
+            (writers[w], r.event, r.epoch, r.step) for (w, _), r in self.written.items() if r.saga
+        )
+        store = tuple(sorted((doc["epoch"], doc["owner"] is None, doc["ended"])
+                             for _, doc in self.store.scan("claim/")))  # fmt: skip
+        world = tuple((kind, name) for kind, name, _ in self.applied)
+        rest = (len(self.synced), len(self.on_its_way), len(self.taken_for_dead), self.halted)
+        return hash((log, store, world, rest))
+
+
+_stage: list[Stage] = []
+
+
+def use(made: Stage) -> None:
+    _stage[:] = [made]
+
+
+def stage() -> Stage:
+    return _stage[0]
 
 
 class ModelPort(OsPort):
@@ -39,39 +205,57 @@ class ModelPort(OsPort):
 
     def __init__(self, process: Process) -> None:
         self.process = process
-        self.opened: set[int] = set()
+        self.stage = stage()
+        self.opened: dict[int, str] = {}
         process.at_death.append(self.let_go)
 
     def let_go(self) -> None:
         """Close what the process held, as the operating system does: its locks are free."""
         while self.opened:
-            os.close(self.opened.pop())
+            os.close(self.opened.popitem()[0])
+
+    def here(self) -> Process:
+        """The thread of the process that makes a call."""
+        return self.stage.processes.get(threading.get_ident(), self.process)
 
     def open(self, path: str, flags: int, mode: int = 0o600) -> int:
         self._alive()
         fd = super().open(path, flags, mode)
-        self.opened.add(fd)
+        self.opened[fd] = os.path.abspath(path)
         return fd
 
     def close(self, fd: int) -> None:
-        if fd in self.opened:
-            self.opened.discard(fd)
+        if self.opened.pop(fd, None) is not None:
             super().close(fd)
 
     def pwrite(self, fd: int, data: bytes, offset: int) -> int:
-        self.process.stop(f"write {_events(data)}", DIE)
-        return super().pwrite(fd, data, offset)
+        here = self.here()
+        action = here.stop(f"write {_events(data)}", DIE, TORN, POWER, locks=True)
+        if action == TORN:
+            data = data[: -len(data.rstrip(b"\n").rsplit(b"\n", 1)[-1]) // 2]
+        done = super().pwrite(fd, data, offset)
+        self.stage.wrote(self.opened[fd], data)
+        if action == TORN:
+            here.die()
+            here.stop("dead")
+        return done
 
     def append(self, fd: int, data: bytes) -> int:
-        self.process.stop("fence", DIE)
+        self.here().stop("fence", DIE, locks=True)
         return super().append(fd, data)
 
+    def stat(self, path: str) -> os.stat_result:
+        if path.endswith("lock"):
+            self.here().stop("look at the fence", DIE, locks=True)
+        return super().stat(path)
+
     def flock(self, fd: int) -> bool:
-        self.process.stop("lock")
+        self.here().stop("lock", locks=True)
         return super().flock(fd)
 
     def fdatasync(self, fd: int) -> None:
         self._alive()
+        self.stage.sync(self.opened[fd])
 
     def sync_directory(self, path: str) -> None:
         self._alive()
@@ -90,261 +274,50 @@ def _events(data: bytes) -> str:
 
 
 class ModelWAL(FileWAL):
-    """The file log without a thread of its own: what was written is durable."""
+    """The file log without a thread of its own: it is synced where somebody waits for it."""
 
     syncs_inline = True
 
     def __init__(self, path: Path, process: Process) -> None:
-        super().__init__(path, ModelPort(process))
+        self.own_port = ModelPort(process)
+        super().__init__(path, self.own_port)
         process.at_death.append(self.forget)
 
     def forget(self) -> None:
         """The process is gone: nothing of this is written at the end of the tests."""
         self._cause = OSError("its process is gone")
 
+    def _after_drain(self) -> None:
+        """What was written may be lost until somebody waits for it."""
+
+    def wait_durable(self, seq: int, timeout: float | None = None) -> None:
+        self.drain()
+        if self.synced < seq:
+            self.own_port.here().stop("sync", DIE, POWER)
+            for path in list(self.own_port.opened.values()):
+                if "seg-" in path:
+                    self.own_port.stage.sync(path)
+            super()._after_drain()
+        super().wait_durable(seq, timeout)
+
 
 class ModelStore(MemoryStateStore):
     """One process's way to the store: it stops before every use."""
 
-    def __init__(self, process: Process, shared: MemoryStateStore) -> None:
+    def __init__(self, process: Process) -> None:
         self.process = process
-        self.shared = shared
+        self.stage = stage()
 
     def transact(self, keys: Any, rule: Any, **options: Any) -> Any:
         self.process.stop("store", DIE)
-        return self.shared.transact(keys, rule, **options)
+        answer = self.stage.store.transact(keys, rule, **options)
+        if options.get("durable"):
+            self.stage.stored = dict(self.stage.store._stored)
+        return answer
 
     def get(self, key: str, **options: Any) -> Any:
         self.process.stop("look into the store")
-        return self.shared.get(key, **options)
+        return self.stage.store.get(key, **options)
 
     def close(self) -> None:
         """The store is shared."""
-
-
-class Stage:
-    """The provider's world, and what the judge needs to know."""
-
-    def __init__(self, folder: Path, *, fails: bool) -> None:
-        self.log = folder / "log"
-        self.fails = fails
-        self.store = MemoryStateStore()
-        self.applied: list[tuple[str, str, str]] = []
-        self.calls: list[tuple[str, str, str]] = []
-        self.unannounced: list[str] = []
-        self.running: Process | None = None
-        self.returned = False
-
-    # --- the provider ---------------------------------------------------------------------------
-
-    def call(self, kind: str, name: str, key: str, *, keyed: bool) -> None:
-        """A request reaches the provider, whatever becomes of its answer."""
-        process = current()
-        action = process.stop(f"{kind} {name}", DIE, LOST, FAILS)
-        self.calls.append((kind, name, key))
-        if action == FAILS:
-            raise ConnectionError("it did not arrive")
-        if kind == "forward" and key not in self.announced():
-            self.unannounced.append(name)
-        if not (keyed and (kind, name, key) in self.applied):
-            self.applied.append((kind, name, key))
-        if action == LOST:
-            raise ConnectionError("the answer is lost")
-        process.stop(f"answer of {kind} {name}", DIE)
-
-    def standing(self, name: str) -> int:
-        kinds = [kind for kind, what, _ in self.applied if what == name]
-        return kinds.count("forward") - kinds.count("inverse")
-
-    def announced(self) -> set[str]:
-        return {
-            identity.idempotency_key(r.saga, r.step, r.generation, identity.FORWARD)
-            for r in scan(self.log)
-            if getattr(r, "event", "") == "STEP_INTENT"
-        }
-
-    # --- what is shared ---------------------------------------------------------------------------
-
-    def shared(self) -> int:
-        """Everything that a process could see, as one number."""
-        records = [
-            (r.event, r.epoch, r.step, r.writer) for r in scan(self.log) if getattr(r, "saga", "")
-        ]
-        writers = {writer: n for n, writer in enumerate(dict.fromkeys(r[3] for r in records))}
-        log = tuple((r[0], r[1], writers[r[3]]) for r in records)
-        store = tuple(sorted((doc["epoch"], doc["owner"] is None, doc["ended"])
-                             for _, doc in self.store.scan("claim/")))  # fmt: skip
-        world = tuple((kind, name) for kind, name, _ in self.applied)
-        return hash((log, store, world))
-
-
-_processes: dict[int, Process] = {}
-_stage: list[Stage] = []
-
-
-def current() -> Process:
-    """The process whose thread this is."""
-    return _processes[threading.get_ident()]
-
-
-def stage() -> Stage:
-    return _stage[0]
-
-
-# --- the tools ------------------------------------------------------------------------------------
-
-
-@tool("COMPENSABLE", name="model.charge")
-def charge(name: str, *, idempotency_key: str) -> str:
-    stage().call("forward", name, idempotency_key, keyed=True)
-    return name
-
-
-@charge.undo(idempotent=True)
-def refund(result: str, *, idempotency_key: str) -> None:
-    stage().call("inverse", result, idempotency_key, keyed=True)
-
-
-@charge.probe
-def find_charge(args: dict[str, str], *, idempotency_key: str) -> Applied | NotApplied:
-    return found(args["name"], idempotency_key)
-
-
-@tool("COMPENSABLE", name="model.book")
-def book(name: str, *, idempotency_key: str) -> str:
-    stage().call("forward", name, idempotency_key, keyed=False)
-    return name
-
-
-@book.undo
-def cancel(result: str, *, idempotency_key: str) -> None:
-    stage().call("inverse", result, idempotency_key, keyed=False)
-
-
-@book.probe
-def find_booking(args: dict[str, str], *, idempotency_key: str) -> Applied | NotApplied:
-    return found(args["name"], idempotency_key)
-
-
-def found(name: str, key: str) -> Applied | NotApplied:
-    if ("forward", name, key) in stage().applied:
-        return Applied(name)
-    return NotApplied("there is nothing of this key")
-
-
-# --- the programs ---------------------------------------------------------------------------------
-
-
-class PlanFailedError(Exception):
-    """The owner's plan fails after its steps."""
-
-
-def owner(process: Process) -> None:
-    """Charge, book, and commit or fail."""
-    _here(process)
-    here = stage()
-    wal = ModelWAL(here.log, process)
-    kit = AgentKit("model", wal=wal, settings=SETTINGS)
-    with contextlib.suppress(Exception):
-        with kit.transaction():
-            charge("a")
-            book("b")
-            if here.fails:
-                raise PlanFailedError
-        here.returned = True
-
-
-def daemon(process: Process) -> None:
-    """Make passes until nothing is left to do for it."""
-    _here(process)
-    here = stage()
-    wal = ModelWAL(here.log, process)
-    runtime = Runtime(wal=wal, settings=SETTINGS)
-
-    def place() -> Place:
-        engine = runtime.engine()
-        return Place(engine, wal, ModelStore(process, here.store))
-
-    for _ in range(2):
-        process.stop("pass")
-        Daemon(place, str(here.log), by=f"daemon {process.number}").sweep(patient=True)
-
-
-def _here(process: Process) -> None:
-    _processes[process.thread.ident or 0] = process
-
-
-@contextlib.contextmanager
-def scene(*, daemons: int = 2, fails: bool = True) -> Iterator[Scene]:
-    """A fresh scene."""
-    folder = tempfile.TemporaryDirectory(dir=_memory())
-    here = Stage(Path(folder.name), fails=fails)
-    _stage[:] = [here]
-    processes = [Process(0, owner), *(Process(n, daemon) for n in range(1, daemons + 1))]
-    made = Scene(processes, here.shared, here)
-    try:
-        with ended(made):
-            yield made
-    finally:
-        for process in processes:
-            for give_back in process.at_death:
-                give_back()
-        _processes.clear()
-        folder.cleanup()
-
-
-def _memory() -> str | None:
-    memory = Path("/dev/shm")
-    return str(memory) if os.access(memory, os.W_OK) else None
-
-
-# --- the judge ------------------------------------------------------------------------------------
-
-
-def judge(scene: Scene) -> None:
-    """Let a last daemon finish what is left, then compare the world with what the log says."""
-    here: Any = scene.stage
-    for process in scene.processes:
-        assert process.failure is None, process.failure
-        for give_back in process.at_death:
-            give_back()
-    _last(here)
-    names = {name for _, name, _ in here.applied}
-    for name in names:
-        assert here.standing(name) in (0, 1), f"{name} was done or undone twice: {here.applied}"
-    undone = [name for kind, name, _ in here.applied if kind == "inverse"]
-    assert undone == sorted(undone, reverse=True), f"undone in a wrong order: {undone}"
-    forward = [key for kind, _, key in here.calls if kind == "forward"]
-    assert len(forward) == len(set(forward)), "a call was made again"
-    inverse = {(name, key) for kind, name, key in here.calls if kind == "inverse"}
-    assert len(inverse) == len({name for name, _ in inverse}), "an inverse had another key"
-    assert not here.unannounced, f"not announced: {here.unannounced}"
-    waiting = {case.id for case in cases(str(here.log))}
-    for found_saga in _all(here):
-        view = found_saga.view
-        assert not view.faults, view.faults
-        assert view.state in ENDED, view.state
-        assert view.clean or found_saga.id in waiting, "not clean, and nobody is told"
-        stands = {name for name in names if here.standing(name)}
-        if view.clean:
-            due = names if view.state is SagaState.COMMITTED else set()
-            assert stands == due, f"clean, and these stand: {stands}"
-        assert not here.returned or view.state is SagaState.COMMITTED, "told success"
-
-
-def _last(here: Stage) -> None:
-    process = Process(9, lambda _: None)
-    process.thread = threading.current_thread()
-    process.free = True
-    _processes[process.thread.ident or 0] = process
-    wal = ModelWAL(here.log, process)
-    runtime = Runtime(wal=wal, settings=SETTINGS)
-    place = Place(runtime.engine(), wal, here.store)
-    Daemon(lambda: place, str(here.log), by="the last").sweep(patient=True)
-    wal.close()
-    process.at_death[0]()
-
-
-def _all(here: Stage) -> list[Any]:
-    ids = {r.saga for r in scan(here.log) if getattr(r, "saga", "")}
-    return [found for saga in sorted(ids) if (found := look(here.log, saga)) is not None]
