@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from model.properties import ENDED
 
-from agent_saga.domain import effective, identity
+from agent_saga.domain import identity
 from agent_saga.domain.views import SagaView
 from agent_saga.engine import journal
 from agent_saga.engine.endings import Kind

@@ -221,7 +221,7 @@ class ModelPort(OsPort):
     def open(self, path: str, flags: int, mode: int = 0o600) -> int:
         self._alive()
         fd = super().open(path, flags, mode)
-        self.opened[fd] = os.path.abspath(path)
+        self.opened[fd] = str(Path(path).absolute())
         return fd
 
     def close(self, fd: int) -> None:

@@ -452,6 +452,7 @@ def test_a_pass_reads_the_log_at_most_twice(log, world, monkeypatch):
     past.end(Ev.SAGA_COMMITTED, unsettled=[])
     past.end(Ev.SAGA_REOPENED, step="b", tool="b")
     past.die()
+    log.age()
     reads = []
     take_writer = gathering.take_writer
 

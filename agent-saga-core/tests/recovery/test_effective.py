@@ -196,6 +196,17 @@ def test_a_person_who_closes_it_settles_what_was_seen_and_nothing_later():
     assert not later.clean
 
 
+def test_two_claims_of_one_epoch_cut_what_either_cuts():
+    """No writer claims an epoch twice; a log that says so is believed in nothing that it cuts."""
+    records = [
+        Rec("C", 1, 1, Ev.SAGA_BEGIN),
+        claim("A", 1, 2, A=0, C=1),
+        claim("A", 2, 2),
+    ]
+    assert places(effective(records).records) == [("A", 1), ("A", 2)]
+    assert places(effective(records).stale) == [("C", 1)]
+
+
 # --- random logs ----------------------------------------------------------------------------------
 
 WRITERS = "ABC"

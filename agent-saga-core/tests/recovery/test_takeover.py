@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
+import time
 
 import pytest
 from recovery.conftest import QUICK, SAGA
@@ -12,12 +14,14 @@ from agent_saga import AgentKit, FileWAL
 from agent_saga.domain.records import Ev
 from agent_saga.errors import ClaimRefused, RecoveryError, SagaFenced, StateError, WALError
 from agent_saga.recovery import claim as claiming
+from agent_saga.recovery import survey as surveying
 from agent_saga.recovery.claim import claimed
 from agent_saga.recovery.recover import recover_one
 from agent_saga.recovery.survey import survey
 from agent_saga.state.address import open_state
 from agent_saga.state.claims import claim_key
 from agent_saga.wal.lock import LOCK_FILE
+from agent_saga.wal.os_port import OsPort
 from agent_saga.wal.takeover import dead_writer
 
 
@@ -624,3 +628,47 @@ def test_a_refusal_before_the_claim_leaves_no_trace(log):
         pass
     assert stored(log) is None
     assert Ev.SAGA_CLAIM not in log.events()
+
+
+# --- a wrong verdict of death ---------------------------------------------------------------------
+
+
+def seen_dead(log, past):
+    """Survey a saga whose owner is taken for dead, long after it wrote its last record."""
+    log.age()
+    [found] = survey(log.path, dead={past.wal.writer}).sagas.values()
+    assert past.wal.writer in found.complete
+    return found
+
+
+@pytest.mark.guarantee("FENCE-2")
+def test_who_writes_after_being_taken_for_dead_is_read_again(log, world, monkeypatch):
+    """It is told success only if the claimer, who fences first and reads then, has not seen it."""
+    past = log.past().begin()
+    past.applied("a")
+    found = seen_dead(log, past)
+    monkeypatch.setattr(OsPort, "flock", lambda port, fd: True)
+    past.end(Ev.SAGA_COMMITTED, unsettled=[])
+    past.wal.check_fence(SAGA, 1)
+    one = recover_one(place_of(log.daemon()), found, by="it", dead_since=0.0)
+    assert one.outcome == "settled"
+    assert world.undone == []
+    assert log.view().clean
+
+
+def test_a_log_that_has_not_changed_is_not_read_again(log, world, monkeypatch):
+    past = one_dead(log)
+    found = seen_dead(log, past)
+    monkeypatch.setattr(surveying, "scan_writer", None)
+    one = recover_one(place_of(log.daemon()), found, by="it", dead_since=0.0)
+    assert one.outcome == "undone"
+    assert world.undone == ["a"]
+
+
+def test_a_log_that_has_just_changed_tells_nothing_of_later_changes(log):
+    past = log.past().begin()
+    for moment in (time.time() + 10.0, math.floor(time.time())):
+        for segment in log.path.rglob("seg-*"):
+            os.utime(segment, (moment, moment))
+        [found] = survey(log.path, dead={past.wal.writer}).sagas.values()
+        assert found.complete == {}, "some file systems know whole seconds only"

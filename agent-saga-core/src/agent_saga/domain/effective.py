@@ -132,7 +132,7 @@ def _claims(records: Sequence[WrittenRecord]) -> list[Claim]:
     claims: list[Claim] = []
     found = [r for r in records if r.event == Ev.SAGA_CLAIM]
     for record in sorted(found, key=lambda r: -r.epoch):
-        if all(record.seq <= claim.cuts.get(record.writer, 0) for claim in claims):
+        if _uncut(record, claims):
             claims.append(Claim(record.epoch, record.writer, record.seq, cuts_of(record)))
     return claims
 

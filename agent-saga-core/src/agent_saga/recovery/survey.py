@@ -6,8 +6,9 @@ Rules of this part:
 - A saga whose writer's log is damaged behind its beginning may have lost records: it is a human's
   case, and never undone by itself. A torn tail is none: what it held was never confirmed to
   anybody.
-- What a writer left that was proved dead before it was read has been read to its end. Of the others
-  a claimer reads again what they wrote, and nothing else.
+- What a writer left that was proved dead before it was read has been read to its end, unless its
+  log has changed since: then the proof was wrong. Of the others a claimer reads again what they
+  wrote, and nothing else.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from agent_saga.recovery.gathering import gather_open, gather_some
 from agent_saga.wal.format import Record
 from agent_saga.wal.os_port import OsPort
 from agent_saga.wal.reader import Damage, scan_writer
+from agent_saga.wal.takeover import LogState, log_state
+
+_NOTHING: Mapping[str, LogState] = {}
 
 
 class Found:
@@ -34,7 +38,8 @@ class Found:
         writers: every writer that wrote about it, with its last record that was read.
         damaged: why its records cannot be trusted; empty otherwise.
         records: all its records, from every writer, each writer's in sequence.
-        complete: the writers whose records were read to their end: they were dead before.
+        complete: the writers whose records were read to their end, since they were dead before,
+            with what their logs looked like then.
         damages: the places of the log that cannot be read.
         damaged_writers: the writers of the log of which something cannot be read, with the last
             sequence that is missing.
@@ -57,7 +62,7 @@ class Found:
         saga: str,
         records: list[Record],
         damages: Iterable[Damage],
-        complete: frozenset[str] = frozenset(),
+        complete: Mapping[str, LogState] = _NOTHING,
     ) -> None:
         self.id = saga
         self.records = records
@@ -95,10 +100,7 @@ class Survey:
         self.damages = damages
 
 
-_NOBODY: frozenset[str] = frozenset()
-
-
-def survey(path: str | os.PathLike[str], *, dead: frozenset[str] = _NOBODY) -> Survey:
+def survey(path: str | os.PathLike[str], *, dead: Iterable[str] = ()) -> Survey:
     """Return every saga of a log that has no clean end; the log is read at most twice.
 
     Args:
@@ -108,28 +110,34 @@ def survey(path: str | os.PathLike[str], *, dead: frozenset[str] = _NOBODY) -> S
     Raises:
         WALError: the directory as a whole is no log that can be read.
     """
+    complete = _states(path, dead)
     records, damages = gather_open(path)
-    found = {saga: Found(saga, own, damages, dead) for saga, own in records.items()}
+    found = {saga: Found(saga, own, damages, complete) for saga, own in records.items()}
     return Survey({s: saga for s, saga in found.items() if not saga.settled}, damages)
 
 
-def look(
-    path: str | os.PathLike[str], saga: str, *, dead: frozenset[str] = _NOBODY
-) -> Found | None:
+def look(path: str | os.PathLike[str], saga: str, *, dead: Iterable[str] = ()) -> Found | None:
     """Return one saga, settled or not; None when the log does not have it."""
+    complete = _states(path, dead)
     records, damages = gather_some(path, {saga})
-    return Found(saga, records[saga], damages, dead) if saga in records else None
+    return Found(saga, records[saga], damages, complete) if saga in records else None
 
 
 def read_again(path: str, found: Found, port: OsPort) -> Found:
     """Return a saga with what those of its writers wrote since that were not dead before.
 
+    A writer that was taken for dead and has written since is read again like one that lives: a
+    verdict of death may be wrong, and whoever comes back must not find its last words overheard.
     Nobody else can have written about it if the epoch that was seen could be raised.
     """
-    changing = [writer for writer in found.writers if writer not in found.complete]
+    changing = {
+        writer
+        for writer in found.writers
+        if writer not in found.complete or found.complete[writer] != log_state(path, writer, port)
+    }
     if not changing:
         return found
-    records = [record for record in found.records if record.writer in found.complete]
+    records = [record for record in found.records if record.writer not in changing]
     damages: list[Damage] = [*found.damages]
     for writer in changing:
         for record in scan_writer(path, writer, port):
@@ -138,6 +146,13 @@ def read_again(path: str, found: Found, port: OsPort) -> Found:
             elif record.saga == found.id:
                 records.append(record)
     return Found(found.id, records, damages, found.complete)
+
+
+def _states(path: str | os.PathLike[str], dead: Iterable[str]) -> dict[str, LogState]:
+    """Return what the logs of dead writers look like, before they are read."""
+    port, place = OsPort(), os.fspath(path)
+    states = ((writer, log_state(place, writer, port)) for writer in dead)
+    return {writer: state for writer, state in states if state is not None}
 
 
 def _last_damages(damages: Iterable[Damage]) -> dict[str, int]:

@@ -9,15 +9,18 @@ Rules of this part:
 - A killed owner's last records may be in the page cache only: a claimer syncs what it read before
   it lets anything rest on it.
 - Nothing of another writer is edited.
+- That a log has not changed is believed only when its last change is old enough to tell: a file
+  system's times are coarse.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from agent_saga.domain.effective import facts_of
 from agent_saga.domain.records import Ev
@@ -29,7 +32,14 @@ from agent_saga.wal.lock import LOCK_FILE
 from agent_saga.wal.os_port import OsPort, restart_after_fork
 from agent_saga.wal.reader import scan_writer, writers_of
 
-__all__ = ["DeadWriter", "dead_writer", "dead_writers", "sync_writer"]
+__all__ = ["DeadWriter", "LogState", "dead_writer", "dead_writers", "log_state", "sync_writer"]
+
+LogState = tuple[tuple[str, int, int], ...]
+"""What a writer's log looks like from outside: name, size and last change of each segment."""
+
+_TICK_NS: Final = 50_000_000
+_WHOLE_NS: Final = 1_000_000_000
+"""A file system may give one time to all writes of a tick; a coarse one, of two seconds."""
 
 
 class DeadWriter:
@@ -154,6 +164,32 @@ def _opening(port: OsPort, path: str, writer: str) -> Mapping[str, Any]:
             return facts_of(found)
         break
     return {}
+
+
+def log_state(path: str, writer: str, port: OsPort | None = None) -> LogState | None:
+    """Return what a writer's log looks like; None while that could not tell of a change.
+
+    Args:
+        path: the log's directory.
+        writer: the writer's id.
+        port: the system calls.
+    """
+    port = OsPort() if port is None else port
+    folder = os.path.join(path, WRITERS, writer)
+    try:
+        names = segments_in(port, folder)
+        found = [(name, port.stat(os.path.join(folder, name))) for name in names]
+    except OSError:
+        return None
+    if any(_is_recent(seen.st_mtime_ns) for _, seen in found):
+        return None
+    return tuple((name, seen.st_size, seen.st_mtime_ns) for name, seen in found)
+
+
+def _is_recent(changed_ns: int) -> bool:
+    """Say whether a change of this moment could have the same time."""
+    tick = _TICK_NS if changed_ns % _WHOLE_NS else 2 * _WHOLE_NS
+    return changed_ns > time.time_ns() - tick
 
 
 def sync_writer(path: str, writer: str, port: OsPort | None = None) -> None:
