@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "resume": "Lift a halt, or take a saga out of quarantine.",
     "quarantine": "Stop one saga: its steps, its inverses, and recovery of it.",
     "list": "List the sagas of a log and where each stands.",
+    "status": "Tell how the log, its writers, its sagas and their recovery stand now.",
     "show": "Tell the story of one saga: its steps, their inverses, what stands.",
 }
 """Each command, in a module of its name, with its line of help."""

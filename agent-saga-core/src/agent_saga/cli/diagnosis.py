@@ -21,6 +21,7 @@ __all__ = [
     "OK",
     "PROBLEM",
     "Finding",
+    "clock_finding",
     "folder_finding",
     "handler_findings",
     "held_findings",
@@ -32,6 +33,7 @@ OK = "ok"
 HINT = "hint"
 PROBLEM = "problem"
 
+_TOLERATED = 5.0
 _EVERYBODY_ELSE = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -127,6 +129,24 @@ def handler_findings(missing: Mapping[str, Sequence[str]]) -> list[Finding]:
         )
         for name, sagas in sorted(missing.items())
     ]
+
+
+def clock_finding(now: int, last: int) -> Finding:
+    """Judge whether the clock was put back since the last record was written.
+
+    Args:
+        now: the time, in microseconds since the epoch.
+        last: the latest time of any record; 0 when there is none.
+    """
+    ahead = (last - now) / 1e6
+    if ahead <= _TOLERATED:
+        return Finding(OK, "The clock is not behind the log.")
+    return Finding(
+        HINT,
+        f"The clock is {ahead:.0f} s behind the last record of the log.",
+        "Set it: deadlines and windows of idempotent calls are counted by it. Nothing is done "
+        "twice because of it.",
+    )
 
 
 def held_findings(held: Iterable[Hold]) -> list[Finding]:

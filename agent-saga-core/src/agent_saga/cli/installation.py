@@ -22,6 +22,7 @@ from agent_saga.errors import AgentSagaError
 from agent_saga.plugins.discovery import ALLOW, DENY
 from agent_saga.plugins.manager import TRACE, PluginManager
 from agent_saga.runtime.settings import PREFIX, Settings, defaults_table
+from agent_saga.state.address import open_state
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +34,7 @@ __all__ = [
     "plugin_findings",
     "plugins_of",
     "read_settings",
+    "store_finding",
     "stranger",
 ]
 
@@ -113,6 +115,16 @@ def log_findings(path: Path) -> list[Finding]:
     if hasattr(os, "getuid"):
         findings.append(folder_finding(found.st_mode, found.st_uid, os.getuid()))
     return findings
+
+
+def store_finding(path: Path) -> Finding:
+    """Read the state store of a log, if it has one, without making anything."""
+    try:
+        with open_state(f"file:{path}") as store:
+            count = len(store.scan())
+    except AgentSagaError as error:
+        return Finding(PROBLEM, f"The state store cannot be read: {error.message}", error.fix)
+    return Finding(OK, f"The state store can be read; it holds {count} documents.")
 
 
 def _not_yet(path: Path) -> Finding:

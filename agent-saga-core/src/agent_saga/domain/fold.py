@@ -146,6 +146,12 @@ def _saga(view: SagaView, record: WrittenRecord) -> None:
         view.claimed_for = ""
 
 
+def _suspended(view: SagaView, record: WrittenRecord) -> None:
+    view.state = saga_after(view.state, record.event)
+    deadline = facts_of(record).get("deadline")
+    view.deadline = deadline if type(deadline) is int else None
+
+
 def _claimed(view: SagaView, record: WrittenRecord) -> None:
     view.state = saga_after(view.state, record.event)
     view.claimed_for = _text(facts_of(record), "reason") or "unknown"
@@ -285,7 +291,6 @@ _ENDED: Final = (
     SagaState.CLOSED,
 )
 _SAGA_EVENTS: Final = (
-    Ev.SAGA_SUSPENDED,
     Ev.SAGA_RESUMED,
     Ev.SAGA_RELEASED,
     Ev.SAGA_ROLLED_BACK,
@@ -315,6 +320,7 @@ _TAKERS: Final[dict[str, Callable[[SagaView, WrittenRecord], None]]] = {
     **dict.fromkeys(_STEP_EVENTS, _step),
     Ev.SAGA_BEGIN: _begin,
     Ev.SAGA_CLAIM: _claimed,
+    Ev.SAGA_SUSPENDED: _suspended,
     Ev.SAGA_COMMITTED: _committed,
     Ev.SAGA_CLOSED: _closed,
     Ev.SAGA_UNWINDING: _unwinding,

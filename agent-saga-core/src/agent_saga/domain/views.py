@@ -79,6 +79,7 @@ class SagaView:
         resume_grace: for how many seconds recovery holds it after a crash; None if it does not.
         undo_to: up to which step it is being undone, or was left undone; empty for all of it.
         undo_only: the steps that this is about; None for all of them.
+        deadline: until when it waits, if it is suspended, in microseconds since the epoch; or None.
         claimed_for: why it was claimed last; empty if its own program has it.
     """
 
@@ -86,6 +87,7 @@ class SagaView:
         "began",
         "claimed_for",
         "contested",
+        "deadline",
         "epoch",
         "faults",
         "id",
@@ -105,6 +107,7 @@ class SagaView:
         self.id = saga
         self.name = self.claimed_for = self.undo_to = ""
         self.undo_only: frozenset[str] | None = None
+        self.deadline: int | None = None
         self.resume_grace: float | None = None
         self.state = SagaState.NEW
         self.epoch = self.began = self.last = self.refused = 0

@@ -53,6 +53,7 @@ class Step(Struct, eq=False):
         error, answered, ended_at: how its calls ended; answered only if each of them was.
         first_at: when its key was first used, from which an idempotency window counts; or None.
         in_flight, running: see the rules of this part.
+        undo_tries: how often its inverse was announced by processes that are gone.
         undo_since: the monotonic time at which its inverse was first tried, or None.
         undo_left: the attempt at its inverse that was given up while it ran, or None.
         approved_by, approved_rules: who let the effect through, and under which rules.
@@ -102,6 +103,7 @@ class Step(Struct, eq=False):
     call: CallView | None = None
     spent: bool = False
     via: str = identity.FORWARD
+    undo_tries: int = 0
     undo_since: float | None = None
     undo_left: Attempt | None = None
     replayable: bool = True

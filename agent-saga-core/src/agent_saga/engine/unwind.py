@@ -8,7 +8,8 @@ Rules of this part (design 5):
    else the step is orphaned. 4. Undo, in `undo_order`; each inverse by `run_inverse`.
 5. A step without an inverse is an orphan, never skipped silently. An inverse that fails for good
    makes the saga STUCK; by default the rest is left UNRESOLVED. A call that is still running halts
-   before its step.
+   before its step. An inverse that was announced again and again by processes that died is a
+   human's case too: it may be what they die of.
 6. The terminal record is durable, and the fence is checked once more, before a verdict is returned.
 
 A log that fails, or a fence, ends the unwinding at once: nothing more is run, everything left is
@@ -18,7 +19,7 @@ listed UNRESOLVED, and the saga is released to recovery.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from agent_saga.domain.compensation import Compensation
 from agent_saga.domain.lifecycle import SagaState, ScopeState, StepState
@@ -52,6 +53,9 @@ _SAYS_MORE = (
     StepState.COMPENSATION_FAILED,
 )
 """States that a halt must not hide: an inverse may have been run."""
+
+TAKEOVERS: Final = 3
+"""Over how many processes the attempts at one inverse may go on; then a human decides."""
 
 _GONE = (StepState.NOT_APPLIED, StepState.COMPENSATED, StepState.NEW)
 
@@ -219,7 +223,7 @@ class Unwinding:
         if inverse is None or idle or unusable(inverse, self.scope.saga.engine):
             self._list(self.report.left, step, "REVERSIBLE")
             return None
-        undone, error = yield from _tried(step, inverse)
+        undone, error = yield from _tried(step, inverse, retry=self.retry)
         if undone is Undone.CUT:
             return error
         lines = self.report.compensated if undone is Undone.COMPENSATED else self.report.left
@@ -228,7 +232,7 @@ class Unwinding:
         return None
 
     def _run(self, step: Step, inverse: Compensation) -> Protocol[BaseException | None]:
-        undone, error = yield from _tried(step, inverse)
+        undone, error = yield from _tried(step, inverse, retry=self.retry)
         if undone is Undone.CUT:
             return error
         self.done.add(step.id)
@@ -320,12 +324,22 @@ def _point(saga: Saga) -> str:
     return "" if step is None else f"{step.tool.name} [{step.id[:8]}]"
 
 
-def _tried(step: Step, inverse: Compensation) -> Protocol[tuple[Undone, BaseException | None]]:
+def _tried(
+    step: Step, inverse: Compensation, *, retry: bool
+) -> Protocol[tuple[Undone, BaseException | None]]:
     """Run an inverse, unless an earlier attempt at it forbids that."""
     undone = yield from tried_before(step, inverse)
+    if undone is None and not retry and _used_up(step):
+        known = step.state is StepState.COMPENSATION_NOT_APPLIED
+        undone = Undone.FAILED if known else Undone.UNKNOWN
     if undone is not None:
         return undone, None
     return (yield from run_inverse(step, inverse))
+
+
+def _used_up(step: Step) -> bool:
+    """Say whether an inverse was announced so often that whoever calls it seems to die of it."""
+    return step.undo_tries >= TAKEOVERS * step.scope.saga.engine.timing.undo_attempts
 
 
 def _how_known(step: Step, inverse: Compensation) -> str:

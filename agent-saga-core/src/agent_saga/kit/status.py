@@ -15,6 +15,7 @@ from agent_saga.controls.gate import PreFlightGate
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.engine.wrap import SagaTool
 from agent_saga.errors import AgentSagaError
+from agent_saga.observe.metrics import process_metrics
 from agent_saga.plugins.process import process_plugins
 from agent_saga.plugins.registry import process_handlers
 from agent_saga.runtime.composition import Runtime
@@ -27,7 +28,7 @@ class Status:
         ready: nothing keeps effects from being protected.
         blockers: what does, each with what to do.
         warnings: what a careful person would change.
-        facts: where the log is, what it survives, how many threads and tools there are.
+        facts: where the log is, what it survives, how many tools there are, what was measured.
     """
 
     __slots__ = ("blockers", "facts", "warnings")
@@ -77,6 +78,7 @@ def status_of(runtime: Runtime, tools: Iterable[SagaTool[Any, Any]]) -> Status:
     for tool in tools:
         _tool(runtime, tool, status)
     status.facts["tools"] = len(tools)
+    status.facts["metrics"] = process_metrics().snapshot()
     return status
 
 

@@ -54,6 +54,20 @@ def longest_arrival(found: Found, usual: float) -> float:
     return max((bounds.get(step, usual) for step in found.view.steps), default=usual)
 
 
+def takeovers(found: Found) -> list[int]:
+    """Return when recovery took a saga over since its own program last had it: no end came of it.
+
+    Times are microseconds since the epoch.
+    """
+    times: list[int] = []
+    for record in found.effective.records:
+        if record.event == Ev.SAGA_CLAIM and facts_of(record).get("reason") == "recover":
+            times.append(record.time)
+        elif record.event in (Ev.SAGA_RESUMED, Ev.SAGA_SUSPENDED):
+            times.clear()
+    return times
+
+
 def _about(record: Any) -> Mapping[str, Any]:
     facts = facts_of(record)
     about = facts.get("about")

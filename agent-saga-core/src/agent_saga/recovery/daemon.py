@@ -9,7 +9,8 @@ Rules of this part:
 - A saga that its program may go on with is held for its time, and undone after it.
 - A writer is proved dead by its lock, once, before anything of the pass is waited for; from then
   on `settle_after` counts. For a released saga it counts from the pass that saw it first.
-- What could not be finished is tried again later and later. A person is told once.
+- What could not be finished is tried again later and later, also by a daemon that was started
+  again: the log tells how often one died over a saga. A person is told once.
 - Nothing is kept of sagas that are settled.
 - Failing closed: what cannot be read, proved, fenced or stored is not acted on, and is reported.
 """
@@ -22,8 +23,9 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
+from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.errors import AgentSagaError
-from agent_saga.recovery.calls import longest_arrival
+from agent_saga.recovery.calls import longest_arrival, takeovers
 from agent_saga.recovery.cases import case_of, is_case
 from agent_saga.recovery.claim import OWNED, Place
 from agent_saga.recovery.hold import forget, held, hold_text
@@ -40,6 +42,7 @@ from agent_saga.recovery.recover import (
     recoverable,
     unsettled,
 )
+from agent_saga.recovery.seen import note_pass
 from agent_saga.recovery.survey import Found, Survey, survey
 from agent_saga.wal.takeover import dead_writer, dead_writers
 
@@ -75,6 +78,11 @@ class Result(NamedTuple):
         return [one for one in self.sagas if one.outcome in (WAITING, ELSEWHERE, HELD)]
 
 
+def _pause(tries: int) -> float:
+    """Return for how many seconds a saga is left alone after so many tries."""
+    return min(_LONGEST_PAUSE, 2.0 ** min(tries, 20))
+
+
 class _Again:
     """When a saga that could not be finished is tried again: later every time."""
 
@@ -89,7 +97,7 @@ class _Again:
         """Note how a try ended."""
         self.last = done
         self.tries += 1
-        self.not_before = now + min(_LONGEST_PAUSE, 2.0 ** min(self.tries, 20))
+        self.not_before = now + _pause(self.tries)
 
 
 class Daemon:
@@ -143,6 +151,7 @@ class Daemon:
             len([damage for damage in found.damages if damage.kind != "torn-tail"]),
         )
         self._tell(result)
+        note_pass(self.path, self._by)
         return result
 
     def run(self, interval: float, after: Callable[[Result | None], object] | None = None) -> None:
@@ -203,7 +212,7 @@ class Daemon:
         if hold is not None and not (hold.over or self._undo_held):
             return Recovered(found.id, name, HELD, hold_text(hold))
         now = place.engine.clock.monotonic()
-        again = self._again.setdefault(found.id, _Again())
+        again = self._again.get(found.id) or self._begun_before(found, now)
         if not patient and again.not_before > now:
             return again.last or Recovered(found.id, name, WAITING, "it is tried again later")
         left = since + longest_arrival(found, place.engine.timing.settle_after) - now
@@ -214,6 +223,16 @@ class Daemon:
         if hold is not None and done.outcome != ELSEWHERE:
             forget(place.store, found.id)
         return done
+
+    def _begun_before(self, found: Found, now: float) -> _Again:
+        """Begin to count the tries at a saga, those of daemons that died over it included."""
+        again = self._again[found.id] = _Again()
+        tries = takeovers(found)
+        if tries:
+            again.tries = len(tries)
+            wait = _pause(again.tries) - max(SYSTEM_CLOCK.now_us() - tries[-1], 0) / 1e6
+            again.not_before = now + wait
+        return again
 
     def _owner_dead_since(self, found: Found) -> float | None:
         """Return since when the owner is known not to act any more; None while it does."""

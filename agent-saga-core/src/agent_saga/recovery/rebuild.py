@@ -268,6 +268,7 @@ def _begins(step: Step, facts: Facts) -> None:
     """An announced effect, perhaps of a new generation: what was known before does not count."""
     step.order, step.intent_order = None, step.scope.saga.order()
     step.compensation, step.undo_since, step.missing = None, None, ""
+    step.undo_tries = 0
     step.spent = False
     step.prepared = facts.get("prepared")
     step.provisional = _inverse(step, facts.get("provisional"))
@@ -276,8 +277,14 @@ def _begins(step: Step, facts: Facts) -> None:
 def _undoing(step: Step, record: Record, facts: Facts) -> None:
     if step.compensation is None:
         step.compensation = _inverse(step, facts.get("inverse"))
+    _count_try(step)
     if step.undo_since is None:
         step.undo_since = _since(step.scope.saga, record)
+
+
+def _count_try(step: Step) -> None:
+    """Count an announcement of an inverse by a process that is gone."""
+    step.undo_tries += 1
 
 
 def _since(saga: Saga, record: Record) -> float:

@@ -27,6 +27,7 @@ from agent_saga.plugins.registry import process_handlers
 from agent_saga.runtime import builtin
 from agent_saga.runtime.feed import feed_of
 from agent_saga.runtime.identified import identified
+from agent_saga.runtime.left import say_what_is_left
 from agent_saga.runtime.logs import default_wal, wal_at
 from agent_saga.runtime.settings import Settings
 from agent_saga.state.address import open_state
@@ -45,6 +46,7 @@ class Runtime:
         wal: a log, an address or a path; the default log when not given.
         gate: judges calls; one that lets through all but IRREVERSIBLE calls when not given.
         settings: how to run; read from the environment when not given.
+        recovers: it is recovery's own, which needs nobody to tell it what was left.
     """
 
     def __init__(
@@ -53,7 +55,9 @@ class Runtime:
         wal: BaseWAL | str | None = None,
         gate: PreFlightGate | None = None,
         settings: Settings | None = None,
+        recovers: bool = False,
     ) -> None:
+        self._recovers = recovers
         self._wal = wal
         self._gate = gate
         self._given = settings
@@ -106,6 +110,8 @@ class Runtime:
         builtin.register()
         plugins = process_plugins()
         feed_of(wal).connect_plugins(plugins.observers())
+        if not self._recovers:
+            say_what_is_left(wal)
         return Engine(
             wal=wal,
             gate=self._composed_gate(wal, plugins.gate_rules(self.settings)),

@@ -59,7 +59,7 @@ class RecoveryDaemon:
         told: Iterable[Told] = (),
     ) -> None:
         given = os.fspath(path_or_wal) if isinstance(path_or_wal, os.PathLike) else path_or_wal
-        self._runtime = Runtime(wal=given, settings=settings)
+        self._runtime = Runtime(wal=given, settings=settings, recovers=True)
         wal = self._runtime.wal
         if not isinstance(wal, FileWAL):
             raise ConfigurationError(

@@ -11,6 +11,7 @@ Rules of this part:
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -24,15 +25,20 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LAYOUT",
+    "POISONED_FILE",
     "WRITERS",
     "cannot_begin",
     "check_readable",
     "make_log_directory",
+    "mark_poisoned",
     "short_write",
     "write_all",
 ]
 
 WRITERS: Final = "writers"
+POISONED_FILE: Final = "poisoned"
+"""In a writer's folder: it cannot write any more, and why, if it could still say so."""
+
 LAYOUT: Final = 1
 """The version of how the directory is laid out; records carry a format version of their own."""
 
@@ -182,6 +188,16 @@ def _make_file(port: OsPort, path: str, content: bytes) -> None:
     finally:
         port.close(fd)
     port.replace(draft, path)
+
+
+def mark_poisoned(port: OsPort, folder: str, reason: str) -> None:
+    """Leave word in a writer's folder that its log cannot be written; the disk may refuse it."""
+    with contextlib.suppress(OSError):
+        fd = port.open(os.path.join(folder, POISONED_FILE), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        try:
+            port.pwrite(fd, reason.encode("utf-8", "replace")[:4096], 0)
+        finally:
+            port.close(fd)
 
 
 def write_all(port: OsPort, fd: int, data: bytes, offset: int) -> None:

@@ -22,6 +22,7 @@ from agent_saga.wal.directory import (
     cannot_begin,
     check_readable,
     make_log_directory,
+    mark_poisoned,
 )
 from agent_saga.wal.lock import EVERY_EPOCH, WriterLock, add_fence
 from agent_saga.wal.os_port import OsPort
@@ -162,6 +163,11 @@ class FileWAL(BaseWAL):
         if self._segments is not None:
             self._segments.forget()
         self._release_lock()
+
+    def _poison(self, error: BaseException) -> None:
+        super()._poison(error)
+        if self._folder:
+            mark_poisoned(self.port, self._folder, repr(error))
 
     # --- reading and fencing ----------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from typing import Any, Final, Self
 from agent_saga.domain.effective import facts_of
 from agent_saga.domain.records import Ev
 from agent_saga.errors import WALError
-from agent_saga.wal.directory import WRITERS
+from agent_saga.wal.directory import POISONED_FILE, WRITERS
 from agent_saga.wal.format import Record
 from agent_saga.wal.lines import segments_in
 from agent_saga.wal.lock import LOCK_FILE
@@ -155,6 +155,34 @@ def _may_run(pid: object) -> bool:
     except OSError:
         return True
     return True
+
+
+def opening_of(path: str, writer: str) -> Mapping[str, Any]:
+    """Return what a writer said of itself when it began; nothing if that cannot be read.
+
+    Args:
+        path: the log's directory.
+        writer: the writer's id.
+    """
+    return _opening(OsPort(), path, writer)
+
+
+def poisoned_reason(path: str, writer: str) -> str | None:
+    """Return why a writer cannot write any more, as far as it could still say; None otherwise.
+
+    Args:
+        path: the log's directory.
+        writer: the writer's id.
+    """
+    port = OsPort()
+    try:
+        fd = port.open(os.path.join(path, WRITERS, writer, POISONED_FILE), os.O_RDONLY)
+        try:
+            return port.pread(fd, 4096, 0).decode("utf-8", "replace")
+        finally:
+            port.close(fd)
+    except OSError:
+        return None
 
 
 def _opening(port: OsPort, path: str, writer: str) -> Mapping[str, Any]:

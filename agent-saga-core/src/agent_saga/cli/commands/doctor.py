@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agent_saga.cli.diagnosis import PROBLEM, Finding, handler_findings, held_findings
+from agent_saga.cli.diagnosis import (
+    PROBLEM,
+    Finding,
+    clock_finding,
+    handler_findings,
+    held_findings,
+)
 from agent_saga.cli.exits import Exit
 from agent_saga.cli.holding import holds
 from agent_saga.cli.installation import (
@@ -18,12 +24,14 @@ from agent_saga.cli.installation import (
     plugin_findings,
     plugins_of,
     read_settings,
+    store_finding,
     stranger,
 )
 from agent_saga.cli.options import import_option, log_options
 from agent_saga.cli.output import printable, say, say_json, table
 from agent_saga.cli.place import log_path
 from agent_saga.cli.reading import damage_text, handlers_needed, read_log
+from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.errors import AgentSagaError
 from agent_saga.plugins.importing import import_modules
 from agent_saga.plugins.process import process_plugins
@@ -75,7 +83,9 @@ def _contents(path: Path, registered: HandlerRegistry) -> list[Finding]:
     missing = {name: ids for name, ids in needed.items() if name not in registered}
     held = held_findings(holds(path, log.sagas.values()).values())
     damages = [Finding(PROBLEM, line) for line in damage_text(log.damages)] if log.broken else []
-    return [*damages, *held, *handler_findings(missing)]
+    last = max((saga.last for saga in log.sagas.values()), default=0)
+    told = [store_finding(path), clock_finding(SYSTEM_CLOCK.now_us(), last)]
+    return [*damages, *told, *held, *handler_findings(missing)]
 
 
 def _settings(settings: Settings) -> list[dict[str, Any]]:

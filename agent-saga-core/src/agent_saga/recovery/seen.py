@@ -1,0 +1,60 @@
+"""When recovery last made a pass over a log: a small file in its directory.
+
+Rules of this part:
+
+- It is for people and watchers; nothing is decided by it. One that cannot be written or read counts
+  as not there, and stops nothing.
+- Several daemons may share a log; the file tells of the last pass of any of them. It is replaced in
+  one step. Nothing is made where there is no log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from agent_saga.domain.clock import SYSTEM_CLOCK
+from agent_saga.wal.directory import WRITERS
+
+_FILE: Final = "recovery.seen"
+
+
+class Seen(NamedTuple):
+    """One pass.
+
+    Attributes:
+        time: when it ended, in microseconds since the epoch.
+        by, pid, host: who made it.
+    """
+
+    time: int
+    by: str
+    pid: int
+    host: str
+
+
+def note_pass(path: str, by: str) -> None:
+    """Note that a pass over a log has just ended."""
+    folder = Path(path)
+    if not (folder / WRITERS).is_dir():
+        return
+    told = Seen(SYSTEM_CLOCK.now_us(), by, os.getpid(), platform.node())
+    fresh = folder / f"{_FILE}.{os.getpid()}"
+    with contextlib.suppress(OSError):
+        fresh.write_text(json.dumps(told._asdict()), encoding="utf-8")
+        fresh.replace(folder / _FILE)
+
+
+def last_seen(path: Path) -> Seen | None:
+    """Return the last pass over a log; None when there was none, or nobody can tell."""
+    try:
+        told = json.loads((path / _FILE).read_text("utf-8"))
+        seen = Seen(**told)
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None
+    numbers = type(seen.time) is int and type(seen.pid) is int
+    return seen if numbers and isinstance(seen.by, str) and isinstance(seen.host, str) else None
