@@ -81,7 +81,7 @@ def test_no_append_waits_for_an_allocation(open_log):
 
 
 def wait_for_spares(log: FileWAL) -> None:
-    while len(log._segments._spares) < 2:
+    while len(log._segments.spares) < 2:
         threading.Event().wait(0.002)
 
 

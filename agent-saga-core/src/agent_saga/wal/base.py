@@ -1,13 +1,9 @@
-"""The write-ahead log above its backends: how records become durable, and who is told.
+"""The write-ahead log above its backends: its owner's fence, forks, and its end.
 
 Rules of this part:
 
-- One private thread syncs: at once when idle; while a sync is in flight the next batch gathers.
-  No fixed window, no task per step, at most one hop between threads per barrier, every wait
-  bounded.
-- A sync's watermark is carried by the next record; after a moment of quiet a MARK carries it.
-- A backend gives `_open`, `_write`, `_sync`, `_close`; an error that leaves `_write` or `_sync`
-  poisons the log for good, and every waiter fails with the cause.
+- A log is taken in (`intake`), handed out (`draining`) and made durable (`durability`); a backend
+  gives `_open`, `_write`, `_sync`, `_close`.
 - After an announcement and before its effect, `check_fence` says whether the saga is still one's
   own. One look at the fences serves every announcement that was durable before it: whoever fences
   after the look reads those announcements.
@@ -26,22 +22,20 @@ from typing import TYPE_CHECKING, Final
 
 from agent_saga.domain.records import Ev
 from agent_saga.errors import SagaFenced, SagaForked, WALError, WALPoisoned
-from agent_saga.observe.metrics import BARRIER_WAIT, POISONED_WRITERS, process_metrics
-from agent_saga.wal.appending import AppendingLog, now_us
 from agent_saga.wal.buffer import Batch, Durable, own_entry
 from agent_saga.wal.contract import BackpressurePolicy, Capabilities, Counters
+from agent_saga.wal.durability import Durability
+from agent_saga.wal.intake import now_us
 from agent_saga.wal.lock import EVERY_EPOCH, WHOLE_WRITER
 from agent_saga.wal.os_port import restart_after_fork
-from agent_saga.wal.waiters import Future, Waiters, failed_future, poisoned, release, stalled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from agent_saga.wal.format import Record
 
 __all__ = ["BackpressurePolicy", "BaseWAL", "Batch", "Capabilities", "Counters", "Durable"]
 
-_EVERYTHING: Final = 2**63
 _AT_EXIT: Final = 5.0
 _LOOK_SERVES: Final = 0.01
 """Seconds for which one look at the fences serves the steps that were announced before it."""
@@ -54,7 +48,7 @@ _log = logging.getLogger("agent_saga.wal")
 _logs: Final[weakref.WeakSet[BaseWAL]] = weakref.WeakSet()
 
 
-class BaseWAL(AppendingLog):
+class BaseWAL(Durability):
     """A write-ahead log; a backend says where its lines go.
 
     Args:
@@ -73,6 +67,9 @@ class BaseWAL(AppendingLog):
         counters: what the log did since it was opened.
     """
 
+    address: str = ""
+    capabilities: Capabilities
+
     def __init__(
         self,
         *,
@@ -85,7 +82,7 @@ class BaseWAL(AppendingLog):
         self.stall_after = stall_after
         self.max_unsynced = max_unsynced
         self.mark_after = mark_after
-        self._observers: list[Callable[[list[Durable]], object]] = []
+        self._observers = []
         self._forked = False
         self._reset()
         restart_after_fork(self)
@@ -93,16 +90,10 @@ class BaseWAL(AppendingLog):
 
     def _reset(self) -> None:
         super()._reset()
-        self._waiters = Waiters(self._lock, self.stall_after)
-        self._target = 0
         self._fences: dict[str, int] = {}
         self._looked: _Look = (0, 0.0, self._fences)
 
     # --- what a backend gives ---------------------------------------------------------------------
-
-    @abstractmethod
-    def _sync(self, target: int) -> None:
-        """Make everything up to `target` durable; on the flusher's thread."""
 
     @abstractmethod
     def _close(self) -> None:
@@ -116,185 +107,6 @@ class BaseWAL(AppendingLog):
             WALCorrupt: after the last record, when some of the log was damaged.
             WALFormatError: after the last record, when another version wrote some of it.
         """
-
-    # --- durable ----------------------------------------------------------------------------------
-
-    def start_sync(self) -> None:
-        """Start a sync of everything appended, without waiting for it.
-
-        What goes wrong is told to whoever waits for the records.
-        """
-        if self.syncs_inline:
-            return self._drain_quietly()
-        with self._lock:
-            return self._want(self._buffer.seq)
-
-    def _want(self, seq: int) -> None:
-        """Have a sync cover `seq`: the one in flight if it does, else another; lock held."""
-        covered = self.synced >= seq or (self._syncing and self._target >= seq)
-        if self._cause is None and not covered:
-            self._flusher.kick()
-
-    def durable_future(self, seq: int, loop: asyncio.AbstractEventLoop) -> Future | None:
-        """Wait until a record is durable.
-
-        Args:
-            seq: the record's sequence.
-            loop: the running loop of this thread.
-
-        Returns:
-            None when it is durable already; else a future that may fail with `WALPoisoned` or,
-            after `stall_after`, with `WALStalled`.
-        """
-        if self.syncs_inline:
-            self._drain_quietly()
-        with self._lock:
-            if self.synced >= seq:
-                return None
-            if self._cause is not None:
-                return failed_future(loop, poisoned(self._cause))
-            future = self._waiters.add_future(seq, loop)
-            self._want(seq)
-            return future
-
-    def wait_durable(self, seq: int, timeout: float | None = None) -> None:
-        """Block this thread until a record is durable.
-
-        Args:
-            seq: the record's sequence.
-            timeout: seconds to wait at most (`stall_after` when None).
-
-        Raises:
-            WALPoisoned: the log cannot write any more.
-            WALStalled: the time has passed.
-        """
-        if self.syncs_inline:
-            self.drain()
-        with self._lock:
-            if self.synced >= seq:
-                return
-            if self._cause is not None:
-                raise poisoned(self._cause)
-            waiter = self._waiters.add_thread(seq)
-            self._want(seq)
-        bound = self.stall_after if timeout is None else timeout
-        if not waiter.lock.acquire(timeout=bound):
-            raise stalled(bound)
-        if waiter.error is not None:
-            raise waiter.error
-
-    async def barrier(self, seq: int | None = None) -> None:
-        """Wait until a record (the last one, when None) is durable.
-
-        Raises:
-            WALPoisoned: the log cannot write any more.
-            WALStalled: the disk did not answer within `stall_after`.
-        """
-        loop = asyncio.get_running_loop()
-        future = self.durable_future(self.seq if seq is None else seq, loop)
-        if future is not None:
-            await future
-
-    def barrier_sync(self, seq: int | None = None) -> None:
-        """Block this thread until a record (the last one, when None) is durable.
-
-        Raises:
-            WALPoisoned: the log cannot write any more.
-            WALStalled: the disk did not answer within `stall_after`.
-        """
-        self.wait_durable(self.seq if seq is None else seq)
-
-    def on_durable(self, callback: Callable[[list[Durable]], object]) -> None:
-        """Call back with the records that a sync made durable, on the flusher's thread.
-
-        Args:
-            callback: gets pairs of a sequence and (time, event, saga, epoch, step, generation,
-                payload). What it raises is logged and changes nothing.
-        """
-        with self._lock:
-            self._observers.append(callback)
-            self._buffer.observing = True
-
-    # --- the flusher's thread ---------------------------------------------------------------------
-
-    def _work(self) -> float | None:
-        """One sync: write what waits, make it durable, let its waiters go on."""
-        try:
-            with self._io:
-                self._drain()
-            with self._lock:
-                self._target = self.written
-                self._syncing = True
-                self._buffer.syncing()
-            self._sync(self._target)
-        except WALError as error:
-            _log.warning("A sync of the log %s did not take place: %s", self.address, error)
-            self._syncing = False
-            return None
-        except BaseException as error:
-            self._poison(error)
-            return None
-        self.counters.syncs += 1
-        self._settle(self._target)
-        return self.mark_after if self.synced > self._buffer.carried else None
-
-    def _settle(self, seq: int) -> None:
-        """Everything up to `seq` is durable: tell whoever waits, then the observers."""
-        with self._lock:
-            self._syncing = False
-            self.synced = max(self.synced, seq)
-            ready = self._waiters.take(self.synced)
-            told = self._buffer.durable(self.synced)
-        release(ready, None)
-        if ready:
-            longest = time.monotonic() - min(waiter[1] for waiter in ready)
-            process_metrics().wait(BARRIER_WAIT, longest)
-        if told:
-            self._tell(told)
-
-    def _tell(self, told: list[Durable]) -> None:
-        for observer in self._observers:
-            try:
-                observer(told)
-            except Exception:
-                _log.exception("An observer of the log failed; the log goes on.")
-
-    def _after_write(self) -> None:
-        if not self.syncs_inline:
-            self._want(self.written)
-
-    def _after_drain(self) -> None:
-        with self._lock:
-            self._buffer.syncing()
-        self._settle(self.written)
-
-    def _mark(self) -> None:
-        """Write the watermark that no later record has carried."""
-        try:
-            with self._lock:
-                if self.synced <= self._buffer.carried or self.seq > self.written or self._closed:
-                    return
-                self._enqueue(own_entry(now_us(), Ev.MARK, {}))
-            self.drain()
-        except WALError:
-            _log.debug("The watermark could not be written.", exc_info=True)
-
-    def _poison(self, error: BaseException) -> None:
-        with self._lock:
-            if self._cause is None:
-                self._cause = error
-            self._syncing = False
-            waiting = self._waiters.take(_EVERYTHING)
-        process_metrics().count(POISONED_WRITERS)
-        _log.error("The log %s cannot write any more: %r", self.address, error)
-        release(waiting, error)
-
-    def _drain_quietly(self) -> None:
-        """Drain for somebody who is told of errors in another way."""
-        try:
-            self.drain()
-        except WALError:
-            _log.debug("The log could not be drained.", exc_info=True)
 
     # --- fence and fork ---------------------------------------------------------------------------
 

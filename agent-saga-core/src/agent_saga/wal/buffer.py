@@ -2,9 +2,10 @@
 
 Rules of this part:
 
-- No locks and no I/O: the log calls it under its lock.
-- The tail is replaced as a whole by one assignment, so that an interruption between two lines of
-  code (Ctrl-C) leaves either the old tail or the new one, and doing it again does no harm.
+- No locks and no I/O. The log calls it under its lock, `written` under the lock of its writes.
+- The tail is replaced as a whole by one assignment, and only by whoever holds the lock of the
+  writes. An interruption between two lines of code (Ctrl-C) so leaves either the old tail or the
+  new one, and doing it again does no harm; `put` adds to the list that both of them hold.
 - A batch, once stamped, stays the same until it is known to be written: same bytes, same
   sequence.
 - The backlog counts, generously, the bytes that were appended and are not yet durable.
@@ -57,26 +58,27 @@ class Buffer:
     """What was appended and is not yet durable.
 
     Attributes:
+        backlog: about how many bytes were appended and are not yet durable.
         carried: the highest watermark that a stamped line carries.
         observing: whether appended entries are kept until they are durable, for observers.
     """
 
     __slots__ = (
         "_bytes_in",
-        "_bytes_out",
         "_salts",
         "_seals",
         "_stamped",
         "_syncing",
         "_tail",
         "_undurable",
+        "backlog",
         "carried",
         "observing",
     )
 
     def __init__(self, chain: Chain = _NOTHING) -> None:
         self._tail: _Tail = (None, chain, [])
-        self._bytes_in = self._stamped = self._syncing = self._bytes_out = 0
+        self._bytes_in = self._stamped = self._syncing = self.backlog = 0
         self._salts = Salts()
         self._seals = 0
         self._undurable: deque[Durable] = deque()
@@ -89,16 +91,12 @@ class Buffer:
         _, chain, waiting = self._tail
         return chain[0] + len(waiting)
 
-    @property
-    def backlog(self) -> int:
-        """About how many bytes were appended and are not yet durable."""
-        return self._bytes_in - self._bytes_out
-
     def put(self, entry: Entry, size: int) -> int:
         """Add an entry of about `size` bytes; returns its sequence."""
         _, chain, waiting = self._tail
         waiting.append(entry)
         self._bytes_in += size
+        self.backlog += size
         seq = chain[0] + len(waiting)
         if self.observing:
             self._undurable.append((seq, entry))
@@ -108,7 +106,7 @@ class Buffer:
         """Add the record that ends a segment."""
         seal = own_entry(time, Ev.SEGMENT_SEAL, {"last": self.seq})
         self._seals += 1
-        self.put(seal, size_of(seal))
+        self.put(seal, size_of(seal[-1]))
 
     def stamp(self, mark: int) -> Batch | None:
         """The batch to write next, at most up to a seal; None when nothing waits.
@@ -122,11 +120,12 @@ class Buffer:
         entries = self._up_to_seal(waiting) if self._seals else waiting
         lines, chain = stamped(entries, chain, mark, self._salts)
         count = len(lines)
-        batch = Batch(b"".join(lines), count, chain[0], entries[-1][1] == Ev.SEGMENT_SEAL)
-        self._tail = (batch, chain, waiting[count:])
+        seals = self._seals > 0 and entries[-1][1] == Ev.SEGMENT_SEAL
+        self._tail = (Batch(b"".join(lines), count, chain[0], seals), chain, waiting[count:])
+        self._seals -= seals
         self.carried = mark
         self._stamped = self._bytes_in
-        return batch
+        return self._tail[0]
 
     def _up_to_seal(self, waiting: list[Entry]) -> list[Entry]:
         for count, entry in enumerate(waiting, 1):
@@ -136,9 +135,7 @@ class Buffer:
 
     def written(self) -> bool:
         """Note that the stamped batch is written; whether more waits."""
-        batch, chain, waiting = self._tail
-        if batch is not None and batch.seals:
-            self._seals -= 1
+        _, chain, waiting = self._tail
         self._tail = (None, chain, waiting)
         return bool(waiting)
 
@@ -148,7 +145,7 @@ class Buffer:
 
     def durable(self, seq: int) -> list[Durable]:
         """Note that everything up to `seq` is durable; returns what observers are told."""
-        self._bytes_out = self._syncing
+        self.backlog = self._bytes_in - self._syncing
         told = []
         while self._undurable and self._undurable[0][0] <= seq:
             told.append(self._undurable.popleft())

@@ -15,9 +15,7 @@ Rules of this part:
 from __future__ import annotations
 
 import functools
-import json
 import os
-from collections.abc import Callable
 from hashlib import sha256
 from typing import Final
 
@@ -44,7 +42,6 @@ __all__ = [
     "masked",
     "name",
     "opaque",
-    "quoted",
     "same_arguments",
 ]
 
@@ -58,8 +55,6 @@ class Fragment(bytes):
 
     __slots__ = ()
 
-
-_ONLY_FRAGMENTS: Final = frozenset({Fragment})
 
 EMPTY: Final = Fragment(b"{}")
 """The payload of a record that has nothing more to say."""
@@ -77,20 +72,14 @@ def masked(value: object) -> tuple[Fragment, bool]:
 
     Never raises; what cannot even be looked at is described by the name of its type.
     """
-    data = _plainly(value)
-    return _masked_slowly(value) if data is None else (data, True)
-
-
-def _plainly(value: object, encode: Callable[[object], bytes] = encode_json) -> Fragment | None:
-    """The encoded value if it can be stored as it is; None when it must go the slow way."""
     try:
         if plain(value):
-            data = encode(value)
+            data = encode_json(value)
             if len(data) <= MAX_PAYLOAD:
-                return Fragment(data)
-    except Exception:  # the value changed under the walk, nests too deep, or holds a broken text
-        return None
-    return None
+                return Fragment(data), True
+    except Exception:  # noqa: S110 - it changed under the walk, nests too deep, holds a broken text
+        pass
+    return _masked_slowly(value)
 
 
 def _masked_slowly(value: object) -> tuple[Fragment, bool]:
@@ -117,9 +106,13 @@ def exact(value: object, *, what: str) -> Fragment:
         SecretLeak: a name or a value in it looks like a secret.
         NotRecordable: a part of it cannot come back as it was; the message names the part.
     """
-    found = _plainly(value)
-    if found is not None:
-        return found
+    try:
+        if plain(value):
+            data = encode_json(value)
+            if len(data) <= MAX_PAYLOAD:
+                return Fragment(data)
+    except Exception:  # noqa: S110 - as in `masked`; the slow way says what is wrong
+        pass
     try:
         data = encode_json(Refusing(what).convert(value))
     except (SecretLeak, NotRecordable):
@@ -160,8 +153,9 @@ def compose(**fields: Fragment) -> Fragment:
     """
     names, values = tuple(fields), tuple(fields.values())
     form = _layouts.get(names) or _layout(names)
-    if not _ONLY_FRAGMENTS.issuperset(map(type, values)):
-        raise TypeError("A field was not encoded by agent_saga.wal.encoding.")
+    for value in values:
+        if type(value) is not Fragment:
+            raise TypeError("A field was not encoded by agent_saga.wal.encoding.")
     return Fragment(form % values)
 
 
@@ -197,9 +191,13 @@ def arguments(salt: bytes, value: object) -> tuple[Fragment, bool, bytes]:
 
     Never raises.
     """
-    data = _plainly(value, _encode_sorted)
-    if data is not None:
-        return data, True, b""
+    try:
+        if plain(value):
+            data = _encode_sorted(value)
+            if len(data) <= MAX_PAYLOAD:
+                return Fragment(data), True, b""
+    except Exception:  # noqa: S110 - as in `masked`
+        pass
     return *masked(value), mac(salt, value)
 
 
@@ -247,11 +245,3 @@ def assert_no_secrets(value: object, *, what: str = "the value") -> None:
         SecretLeak: a name or a value in it looks like a secret; the message names the place.
     """
     Looking(what).convert(value)
-
-
-def quoted(text: str) -> bytes:
-    """A JSON string of an opaque id, in ASCII when it holds what UTF-8 cannot carry."""
-    try:
-        return encode_json(text)
-    except UnicodeEncodeError:
-        return json.dumps(text).encode("ascii")

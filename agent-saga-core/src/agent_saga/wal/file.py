@@ -85,6 +85,7 @@ class FileWAL(BaseWAL):
             if self._lock_file is None:
                 self._make_writer()
             self._segments = Segments(self.port, self._folder, self._io, self.stall_after)
+            self._spares = self._segments.spares
         except OSError as error:
             raise cannot_begin(self.path, error) from error
         return self._facts()
@@ -118,13 +119,9 @@ class FileWAL(BaseWAL):
             "durability": self.port.durability,
         }
 
-    def _must_seal(self, size: int) -> bool:
-        self._left -= size
-        if self._left >= 0:
-            return False
+    def _next_segment(self) -> int:
         self._segment += 1
-        self._left = segment_size(self._segment) - _SEAL_ROOM - size
-        return True
+        return segment_size(self._segment) - _SEAL_ROOM
 
     def _room_for_intent(self) -> None:
         segments = self._segments

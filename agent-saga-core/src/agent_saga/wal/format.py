@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import struct
 from binascii import a2b_base64, b2a_base64
 from hashlib import sha256
 from typing import Any, Final
@@ -27,7 +28,7 @@ from typing import Any, Final
 import msgspec
 
 from agent_saga.domain.records import FORMAT
-from agent_saga.wal.encoding import Fragment, decode, quoted
+from agent_saga.wal.encoding import Fragment, decode
 
 __all__ = [
     "PLAIN",
@@ -51,18 +52,15 @@ Entry = tuple[int, str, str, int, str, int, Fragment]
 Chain = tuple[int, bytes]
 """Where a writer's chain stands: the last sequence and its hash."""
 
-_OVERHEAD: Final = 190
-_STAMPED: Final = (
-    b'{"v":' + str(FORMAT).encode() + b',"q":%d,"m":%d,"t":%d,"e":%b,"s":%b,"p":%d,"k":%b,'
-)
+_OVERHEAD: Final = 256
 _SALT: Final = 16
 _SALTS: Final = 64
+_CUT: Final = struct.Struct(f"{_SALT}s" * _SALTS).unpack
 _TO_URL: Final = bytes.maketrans(b"+/", b"-_")
 _FROM_URL: Final = bytes.maketrans(b"-_", b"+/")
 _LAST_OF_HASH: Final = frozenset(bytes([letter]) for letter in b"AEIMQUYcgkosw048")
 _LAST_OF_SALT: Final = frozenset(bytes([letter]) for letter in b"AQgw")
-_QUOTED_MAX: Final = 4096
-_quoted: dict[str, bytes] = {}
+_encode: Final = msgspec.json.Encoder().encode
 _decode_text: Final = msgspec.json.Decoder(str).decode
 
 
@@ -134,11 +132,9 @@ class Salts:
 
     def drawn(self) -> list[tuple[bytes, bytes]]:
         """Draw salts, each with how it is written; who takes one takes it out of `ready`."""
-        drawn = os.urandom(_SALT * _SALTS)
-        salts = [drawn[at : at + _SALT] for at in range(0, len(drawn), _SALT)]
-        self.ready = [
-            (salt, b2a_base64(salt, newline=False).translate(_TO_URL, b"=")) for salt in salts
-        ]
+        salts = _CUT(os.urandom(_SALT * _SALTS))
+        lines = b"".join(map(b2a_base64, salts)).translate(_TO_URL, b"=")
+        self.ready = list(zip(salts, lines.split(b"\n"), strict=False))
         return self.ready
 
 
@@ -147,9 +143,23 @@ def first_hash(writer: str) -> bytes:
     return sha256(writer.encode("utf-8", "surrogatepass")).digest()
 
 
-def size_of(entry: Entry) -> int:
-    """About how many bytes the line of an entry takes: enough to plan with, not a bound."""
-    return _OVERHEAD + len(entry[6]) + len(entry[1]) + len(entry[2]) + len(entry[4])
+def size_of(payload: Fragment) -> int:
+    """About how many bytes the line of a payload takes: enough to plan with, not a bound."""
+    return _OVERHEAD + len(payload)
+
+
+class _Envelope(msgspec.Struct, gc=False, omit_defaults=True):
+    """The envelope's fields in their order; the generation stands there unless it is 0."""
+
+    v: int
+    q: int
+    m: int
+    t: int
+    e: str
+    s: str
+    p: int
+    k: str
+    g: int = 0
 
 
 def stamped(
@@ -169,28 +179,27 @@ def stamped(
     """
     seq, previous = chain
     lines = []
-    known = _quoted.get
     for time, event, saga, epoch, step, generation, payload in entries:
         seq += 1
-        envelope = _STAMPED % (
-            seq, mark, time, known(event) or _quote(event), known(saga) or _quote(saga), epoch,
-            known(step) or _quote(step),
-        )  # fmt: skip
-        if generation:
-            envelope += b'"g":%d,' % generation
+        envelope = _encoded(
+            _Envelope(FORMAT, seq, mark, time, event, saga, epoch, step, generation)
+        )
         salt, salt_text = (salts.ready or salts.drawn()).pop()
         digest = sha256(salt + payload).digest()
         previous = sha256(previous + envelope + digest).digest()
-        lines.append(
-            b'%b"d":%b,"x":"%b","h":"%b"}\n'
-            % (
-                envelope,
-                payload,
-                salt_text,
-                b2a_base64(previous, newline=False).translate(_TO_URL, b"="),
-            )
-        )
+        hash_text = b2a_base64(previous, newline=False).translate(_TO_URL, b"=")
+        lines.append(b'%b"d":%b,"x":"%b","h":"%b"}\n' % (envelope, payload, salt_text, hash_text))
     return lines, (seq, previous)
+
+
+def _encoded(envelope: _Envelope) -> bytes:
+    """The envelope as it begins a line; in ASCII when an id holds what UTF-8 cannot carry."""
+    try:
+        return _encode(envelope)[:-1] + b","
+    except UnicodeEncodeError:
+        names = [name for name in envelope.__struct_fields__ if name != "g" or envelope.g]
+        fields = {name: getattr(envelope, name) for name in names}
+        return json.dumps(fields, separators=(",", ":"))[:-1].encode("ascii") + b","
 
 
 def format_of(line: bytes) -> int | None:
@@ -264,14 +273,6 @@ def hash_bytes(text: bytes) -> bytes:
         raise ValueError(text)
     padded = text.translate(_FROM_URL) + b"=" * (-len(text) % 4)
     return a2b_base64(padded, strict_mode=True)
-
-
-def _quote(text: str) -> bytes:
-    """Encode an id or a name, and keep it for the next record."""
-    if len(_quoted) >= _QUOTED_MAX:
-        _quoted.clear()
-    found = _quoted[text] = quoted(text)
-    return found
 
 
 def _from_text(raw: bytes) -> str:

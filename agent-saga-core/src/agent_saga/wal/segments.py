@@ -32,7 +32,7 @@ __all__ = ["FIRST_SIZE", "LAST_SIZE", "Segments", "segment_name", "segment_size"
 
 FIRST_SIZE: Final = 256 * 1024
 LAST_SIZE: Final = 16 * 1024 * 1024
-_SPARES: Final = 2
+_ENOUGH: Final = 2
 _TRIES: Final = 3
 
 _log = logging.getLogger("agent_saga.wal")
@@ -79,12 +79,12 @@ class Segments:
         self._stall_after = stall_after
         self._made = 0
         self._making = threading.Lock()
-        self._spares: deque[_Segment] = deque()
+        self.spares: deque[_Segment] = deque()
         self._sealed: deque[_Segment] = deque()
         self._finished: deque[_Segment] = deque()
         self._dead: deque[_Segment] = deque()
-        self._syncing = b""
-        self._unsynced = bytearray()
+        self._syncing: dict[int, bytes] = {}
+        self._unsynced: dict[int, bytes] = {}
         self._last = 0
         self._broken: OSError | None = None
         self.replaced = 0
@@ -122,8 +122,8 @@ class Segments:
     def _prepare(self) -> None:
         """In the background: make spares, cut what was sealed and synced."""
         try:
-            while len(self._spares) < _SPARES:
-                self._add_spare(_SPARES)
+            while len(self.spares) < _ENOUGH:
+                self._add_spare(_ENOUGH)
         except OSError as error:
             _log.warning("No further segment of the log could be made: %s", error)
         while self._finished:
@@ -158,16 +158,16 @@ class Segments:
         if not self._making.acquire(timeout=self._stall_after):
             raise stalled(self._stall_after)
         try:
-            if len(self._spares) < enough:
-                self._spares.append(self._make())
+            if len(self.spares) < enough:
+                self.spares.append(self._make())
         finally:
             self._making.release()
 
     def _take(self) -> _Segment:
         """The next segment: one that is ready, else one that is made now."""
-        if not self._spares:
+        if not self.spares:
             self._add_spare(1)
-        segment = self._spares.popleft()
+        segment = self.spares.popleft()
         self._preparer.kick()
         return segment
 
@@ -178,7 +178,7 @@ class Segments:
             WALFull: none is ready, and none can be made.
             WALStalled: the one that is being made is not ready in time.
         """
-        if self._spares:
+        if self.spares:
             return
         try:
             self._add_spare(1)
@@ -200,9 +200,8 @@ class Segments:
         Raises:
             OSError: the write failed, and so did writing to a new segment.
         """
-        if self._last < last:
-            self._unsynced += data
-            self._last = last
+        self._unsynced[last] = data
+        self._last = last
         if self._broken is not None:
             self._replace()
             return
@@ -238,7 +237,7 @@ class Segments:
             self._dead.append(self._current)
             self._current = None
         segment = self._take()
-        data = self._syncing + bytes(self._unsynced)
+        data = b"".join({**self._syncing, **self._unsynced}.values())
         if data:
             write_all(self._port, segment.fd, data, 0)
             segment.place = (self._last, len(data))
@@ -258,8 +257,8 @@ class Segments:
         for _ in range(_TRIES):
             with self._io:
                 replaced = self.replaced
-                self._syncing += bytes(self._unsynced)
-                self._unsynced.clear()
+                self._syncing = {**self._syncing, **self._unsynced}
+                self._unsynced = {}
                 sealed = list(self._sealed)
                 segments = sealed if self._current is None else [*sealed, self._current]
             error = self._sync_each(segments)
@@ -281,7 +280,7 @@ class Segments:
 
     def _settle(self, sealed: list[_Segment]) -> None:
         """Note what is durable; io lock held."""
-        self._syncing = b""
+        self._syncing = {}
         for segment in sealed:
             self._sealed.remove(segment)
             self._finished.append(segment)
@@ -304,13 +303,13 @@ class Segments:
             self._cut(self._finished.popleft())
         if whole and self._current is not None:
             self._cut(self._current)
-        while self._spares:
-            self._discard(self._spares.popleft())
+        while self.spares:
+            self._discard(self.spares.popleft())
 
     def forget(self) -> None:
         """Close every descriptor and touch nothing else."""
         current = () if self._current is None else (self._current,)
-        every = (self._spares, self._sealed, self._finished, self._dead, current)
+        every = (self.spares, self._sealed, self._finished, self._dead, current)
         for segments in every:
             for segment in segments:
                 self._close_file(segment)

@@ -78,12 +78,8 @@ def failed_future(loop: asyncio.AbstractEventLoop, error: WALError) -> Future:
     return future
 
 
-def _settle_one(future: Future, error: WALError | None) -> None:
-    if future.done():
-        return
-    if error is None:
-        future.set_result(None)
-    else:
+def _settle_one(future: Future, error: WALError) -> None:
+    if not future.done():
         future.set_exception(error)
         future.exception()  # a waiter that has gone must not be reported as an unseen error
 
@@ -91,7 +87,10 @@ def _settle_one(future: Future, error: WALError | None) -> None:
 def settle(futures: Iterable[Future], cause: BaseException | None) -> None:
     """Settle futures of the loop that this runs on."""
     for future in futures:
-        _settle_one(future, None if cause is None else poisoned(cause))
+        if cause is not None:
+            _settle_one(future, poisoned(cause))
+        elif not future.done():
+            future.set_result(None)
 
 
 class Waiters:

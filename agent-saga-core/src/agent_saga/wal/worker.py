@@ -53,6 +53,8 @@ class Worker:
 
     def kick(self) -> None:
         """Have the thread work once more, from now on."""
+        if self.kicked:
+            return
         with self._lock:
             if self.kicked:
                 return

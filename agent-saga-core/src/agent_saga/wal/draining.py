@@ -1,0 +1,213 @@
+"""How records leave the process: batches, written in order at a fixed place.
+
+Rules of this part:
+
+- Whoever needs a record outside drains the buffer, under one lock (`_io`); a drain stamps once and
+  writes at a fixed place, so that repeating an interrupted one is harmless.
+- While a sync is in flight the records of one loop turn are written together; else at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from abc import abstractmethod
+from collections.abc import Mapping
+
+from agent_saga.errors import WALError
+from agent_saga.wal.buffer import Batch
+from agent_saga.wal.encoding import EMPTY, Fragment
+from agent_saga.wal.intake import Intake
+from agent_saga.wal.waiters import Future, poisoned, settle, stalled
+from agent_saga.wal.worker import Worker
+
+__all__ = ["Draining"]
+
+
+class Draining(Intake):
+    """Hands what was taken in to the operating system."""
+
+    syncs_inline = False
+    """Whether what is written is durable at once, with nothing to wait for."""
+
+    def _reset(self) -> None:
+        super()._reset()
+        self.synced = 0
+        self.written = 0
+        self._io = threading.Lock()
+        self._turns: dict[asyncio.AbstractEventLoop, list[Future]] = {}
+        self._flusher = Worker("agent-saga-wal-flusher", self._work, self._mark)
+        self._syncing = False
+
+    # --- what a backend gives ---------------------------------------------------------------------
+
+    @abstractmethod
+    def _write(self, batch: Batch) -> None:
+        """Hand a batch to the operating system; may be called again with the same batch."""
+
+    # --- what the classes above give --------------------------------------------------------------
+
+    @abstractmethod
+    def start_sync(self) -> None:
+        """Start a sync of everything appended, without waiting for it."""
+
+    @abstractmethod
+    def _work(self) -> float | None:
+        """One sync, on the flusher's thread."""
+
+    @abstractmethod
+    def _mark(self) -> None:
+        """What the flusher does after a moment of quiet."""
+
+    @abstractmethod
+    def _much_written(self) -> None:
+        """Note that much was written that is not yet durable."""
+
+    @abstractmethod
+    def _after_drain(self) -> None:
+        """Note that a drain has ended well, where what is written is durable; no lock held."""
+
+    @abstractmethod
+    def _poison(self, error: BaseException) -> None:
+        """Nothing is promised any more: every waiter fails with the cause."""
+
+    def _start(self) -> None:
+        if not self.syncs_inline:
+            self._flusher.start()
+
+    # --- out of the process -----------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Hand everything that was appended to the operating system, on this thread.
+
+        Raises:
+            WALPoisoned: the log cannot write any more.
+            WALStalled: another thread has been inside a write for longer than `stall_after`.
+
+        Repeating an interrupted drain writes the same bytes to the same place.
+        """
+        # The first try costs half of one with a bound, and nearly always succeeds.
+        if not self._io.acquire(blocking=False) and not self._io.acquire(timeout=self.stall_after):
+            raise stalled(self.stall_after)
+        try:
+            self._drain()
+        finally:
+            self._io.release()
+        if self.syncs_inline:
+            self._after_drain()
+
+    def _drain(self) -> None:
+        """Write batch by batch; io lock held."""
+        buffer = self._buffer
+        more = True
+        while more:
+            with self._lock:
+                if self._cause is not None:
+                    raise poisoned(self._cause)
+                batch = buffer.stamp(self.synced)
+            if batch is None:
+                return
+            try:
+                self._write(batch)
+            except WALError:
+                raise
+            except Exception as error:
+                self._poison(error)
+                raise poisoned(error) from error
+            more = buffer.written()
+            self._note_written(batch)
+
+    def _note_written(self, batch: Batch) -> None:
+        """Note a written batch; io lock held."""
+        self.written = batch.last
+        counters = self.counters
+        counters.writes += 1
+        counters.records += batch.records
+        counters.bytes += len(batch.data)
+        if self._buffer.backlog > self.max_unsynced // 4:
+            self._much_written()
+
+    def out_future(self, seq: int, loop: asyncio.AbstractEventLoop) -> Future | None:
+        """Wait until a record is with the operating system; one write per loop turn serves all.
+
+        Args:
+            seq: the record's sequence.
+            loop: the running loop of this thread.
+
+        Returns:
+            None when it is there already; else a future of the caller's own, which may be cancelled
+            and may fail with a `WALError`.
+        """
+        if self.written >= seq:
+            return None
+        waiting = self._turns.get(loop)
+        if waiting is None:
+            for other in [one for one in list(self._turns) if one.is_closed()]:
+                self._turns.pop(other, None)
+            waiting = self._turns[loop] = []
+            loop.call_soon(self._end_turn, loop)
+        future = loop.create_future()
+        waiting.append(future)
+        return future
+
+    def _end_turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        waiting = self._turns.pop(loop)
+        try:
+            self.drain()
+        except WALError as error:
+            settle(waiting, error)
+        else:
+            settle(waiting, None)
+
+    def append_out(
+        self,
+        event: str,
+        *,
+        saga: str = "",
+        epoch: int = 0,
+        step: str = "",
+        generation: int = 0,
+        payload: Fragment | Mapping[str, object] = EMPTY,
+        sync: bool = False,
+    ) -> tuple[int, bool]:
+        """Append, and write at once unless a sync is in flight.
+
+        Args:
+            event: the record's name; this and the ids are those of `append`.
+            saga: the saga's id.
+            epoch: the saga's epoch.
+            step: the step's id.
+            generation: the step's generation.
+            payload: the encoded payload, or a mapping.
+            sync: start a sync at once, without waiting for it.
+
+        Returns:
+            The record's sequence, and whether it is with the operating system already; if not,
+            `out_future` waits for this loop turn's batch and `drain` writes now.
+
+        Raises:
+            WALError: as `append` and `drain` do.
+        """
+        seq = self.append(
+            event, saga=saga, epoch=epoch, step=step, generation=generation, payload=payload
+        )
+        return seq, self.hand_over(sync=sync)
+
+    def hand_over(self, *, sync: bool) -> bool:
+        """Write what was appended, unless a sync is in flight and a batch gathers anyway.
+
+        Args:
+            sync: start a sync at once, without waiting for it.
+
+        Returns:
+            Whether everything is with the operating system now; if not, see `out_future`.
+
+        Raises:
+            WALError: as `drain` does.
+        """
+        alone = not (self._flusher.kicked or self._syncing)
+        if alone:
+            self.drain()
+        if sync:
+            self.start_sync()
+        return alone

@@ -1,0 +1,234 @@
+"""How records become durable, and who is told.
+
+Rules of this part:
+
+- One private thread syncs: at once when idle; while a sync is in flight the next batch gathers.
+  No fixed window, no task per step, at most one hop between threads per barrier, every wait
+  bounded.
+- A sync's watermark is carried by the next record; after a moment of quiet a MARK carries it.
+- An error that leaves a backend's `_write` or `_sync` poisons the log for good, and every waiter
+  fails with the cause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Final
+
+from agent_saga.domain.records import Ev
+from agent_saga.errors import WALError
+from agent_saga.observe.metrics import BARRIER_WAIT, POISONED_WRITERS, process_metrics
+from agent_saga.wal.buffer import Durable, own_entry
+from agent_saga.wal.draining import Draining
+from agent_saga.wal.intake import now_us
+from agent_saga.wal.waiters import Future, Waiters, failed_future, poisoned, release, stalled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Durability"]
+
+_EVERYTHING: Final = 2**63
+
+_log = logging.getLogger("agent_saga.wal")
+
+
+class Durability(Draining):
+    """Makes what was handed out durable, and lets go on who waits for it."""
+
+    address: str
+    mark_after: float
+    _observers: list[Callable[[list[Durable]], object]]
+
+    def _reset(self) -> None:
+        super()._reset()
+        self._waiters = Waiters(self._lock, self.stall_after)
+        self._target = 0
+
+    # --- what a backend gives ---------------------------------------------------------------------
+
+    @abstractmethod
+    def _sync(self, target: int) -> None:
+        """Make everything up to `target` durable; on the flusher's thread."""
+
+    # --- durable ----------------------------------------------------------------------------------
+
+    def start_sync(self) -> None:
+        """Start a sync of everything appended, without waiting for it.
+
+        What goes wrong is told to whoever waits for the records.
+        """
+        if self.syncs_inline:
+            self._drain_quietly()
+        elif not self._flusher.kicked:
+            self._want(self._buffer.seq)
+
+    def _want(self, seq: int) -> None:
+        """Have a sync cover `seq`: the one in flight if it does, else another."""
+        covered = self.synced >= seq or (self._syncing and self._target >= seq)
+        if self._cause is None and not covered:
+            self._flusher.kick()
+
+    def durable_future(self, seq: int, loop: asyncio.AbstractEventLoop) -> Future | None:
+        """Wait until a record is durable.
+
+        Args:
+            seq: the record's sequence.
+            loop: the running loop of this thread.
+
+        Returns:
+            None when it is durable already; else a future that may fail with `WALPoisoned` or,
+            after `stall_after`, with `WALStalled`.
+        """
+        if self.syncs_inline:
+            self._drain_quietly()
+        with self._lock:
+            if self.synced >= seq:
+                return None
+            if self._cause is not None:
+                return failed_future(loop, poisoned(self._cause))
+            future = self._waiters.add_future(seq, loop)
+            self._want(seq)
+            return future
+
+    def wait_durable(self, seq: int, timeout: float | None = None) -> None:
+        """Block this thread until a record is durable.
+
+        Args:
+            seq: the record's sequence.
+            timeout: seconds to wait at most (`stall_after` when None).
+
+        Raises:
+            WALPoisoned: the log cannot write any more.
+            WALStalled: the time has passed.
+        """
+        if self.syncs_inline:
+            self.drain()
+        with self._lock:
+            if self.synced >= seq:
+                return
+            if self._cause is not None:
+                raise poisoned(self._cause)
+            waiter = self._waiters.add_thread(seq)
+            self._want(seq)
+        bound = self.stall_after if timeout is None else timeout
+        if not waiter.lock.acquire(timeout=bound):
+            raise stalled(bound)
+        if waiter.error is not None:
+            raise waiter.error
+
+    async def barrier(self, seq: int | None = None) -> None:
+        """Wait until a record (the last one, when None) is durable.
+
+        Raises:
+            WALPoisoned: the log cannot write any more.
+            WALStalled: the disk did not answer within `stall_after`.
+        """
+        loop = asyncio.get_running_loop()
+        future = self.durable_future(self.seq if seq is None else seq, loop)
+        if future is not None:
+            await future
+
+    def barrier_sync(self, seq: int | None = None) -> None:
+        """Block this thread until a record (the last one, when None) is durable.
+
+        Raises:
+            WALPoisoned: the log cannot write any more.
+            WALStalled: the disk did not answer within `stall_after`.
+        """
+        self.wait_durable(self.seq if seq is None else seq)
+
+    def on_durable(self, callback: Callable[[list[Durable]], object]) -> None:
+        """Call back with the records that a sync made durable, on the flusher's thread.
+
+        Args:
+            callback: gets pairs of a sequence and (time, event, saga, epoch, step, generation,
+                payload). What it raises is logged and changes nothing.
+        """
+        with self._lock:
+            self._observers.append(callback)
+            self._buffer.observing = True
+
+    # --- the flusher's thread ---------------------------------------------------------------------
+
+    def _work(self) -> float | None:
+        """One sync: write what waits, make it durable, let its waiters go on."""
+        try:
+            with self._io:
+                self._drain()
+            with self._lock:
+                self._target = self.written
+                self._syncing = True
+                self._buffer.syncing()
+            self._sync(self._target)
+        except WALError as error:
+            _log.warning("A sync of the log %s did not take place: %s", self.address, error)
+            self._syncing = False
+            return None
+        except BaseException as error:
+            self._poison(error)
+            return None
+        self.counters.syncs += 1
+        self._settle(self._target)
+        return self.mark_after if self.synced > self._buffer.carried else None
+
+    def _settle(self, seq: int) -> None:
+        """Everything up to `seq` is durable: tell whoever waits, then the observers."""
+        with self._lock:
+            self._syncing = False
+            self.synced = max(self.synced, seq)
+            ready = self._waiters.take(self.synced)
+            told = self._buffer.durable(self.synced)
+        release(ready, None)
+        if ready:
+            longest = time.monotonic() - min(waiter[1] for waiter in ready)
+            process_metrics().wait(BARRIER_WAIT, longest)
+        if told:
+            self._tell(told)
+
+    def _tell(self, told: list[Durable]) -> None:
+        for observer in self._observers:
+            try:
+                observer(told)
+            except Exception:
+                _log.exception("An observer of the log failed; the log goes on.")
+
+    def _much_written(self) -> None:
+        if not self.syncs_inline:
+            self._want(self.written)
+
+    def _after_drain(self) -> None:
+        with self._lock:
+            self._buffer.syncing()
+        self._settle(self.written)
+
+    def _mark(self) -> None:
+        """Write the watermark that no later record has carried."""
+        try:
+            with self._lock:
+                if self.synced <= self._buffer.carried or self.seq > self.written or self._closed:
+                    return
+                self._enqueue(own_entry(now_us(), Ev.MARK, {}))
+            self.drain()
+        except WALError:
+            _log.debug("The watermark could not be written.", exc_info=True)
+
+    def _poison(self, error: BaseException) -> None:
+        with self._lock:
+            if self._cause is None:
+                self._cause = error
+            self._syncing = False
+            waiting = self._waiters.take(_EVERYTHING)
+        process_metrics().count(POISONED_WRITERS)
+        _log.error("The log %s cannot write any more: %r", self.address, error)
+        release(waiting, error)
+
+    def _drain_quietly(self) -> None:
+        """Drain for somebody who is told of errors in another way."""
+        try:
+            self.drain()
+        except WALError:
+            _log.debug("The log could not be drained.", exc_info=True)
