@@ -256,6 +256,20 @@ def test_hook_saga_register_commands(empty: Any) -> None:
             empty.commands.add("other", address, summary="")
 
 
+def test_hook_saga_register_notifiers(empty: Any) -> None:
+    def tell(case: Any) -> None: ...
+
+    async def later(case: Any) -> None: ...
+
+    empty.register(plugin(saga_register_notifiers=lambda registry: registry.add("m", tell)), "acme")
+    assert dict(empty.notifiers.as_mapping()) == {"m": tell}
+    with pytest.raises(DuplicateName):
+        empty.notifiers.add("m", print)
+    for notifier in (later, None, "mail"):
+        with pytest.raises(AgentSagaError):
+            empty.notifiers.add("other", notifier)
+
+
 def test_hook_saga_gate_rules(empty: Any) -> None:
     empty.register(plugin(saga_gate_rules=lambda settings: [f"a {settings}"]), "a")
     empty.register(plugin(saga_gate_rules=lambda: ("b",)), "b")

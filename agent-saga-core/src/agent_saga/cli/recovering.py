@@ -12,8 +12,9 @@ from agent_saga.plugins.importing import import_modules
 from agent_saga.runtime.daemon import RecoveryDaemon
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from agent_saga.plugins.notifiers import Notifier
     from agent_saga.recovery.recover import Recovered
     from agent_saga.recovery.survey import Found
     from agent_saga.recovery.undo import Planned
@@ -23,7 +24,12 @@ __all__ = ["as_document", "opened", "plan_lines", "result_lines", "saga_of"]
 
 @contextlib.contextmanager
 def opened(
-    wal_path: str | None, modules: Sequence[str], by: str, *, awaited: bool = False
+    wal_path: str | None,
+    modules: Sequence[str],
+    by: str,
+    *,
+    awaited: bool = False,
+    notifiers: Mapping[str, Notifier] | None = None,
 ) -> Iterator[RecoveryDaemon]:
     """Load the handlers' modules and open the log for acting on it.
 
@@ -32,6 +38,7 @@ def opened(
         modules: what `--import` said.
         by: who acts.
         awaited: there may be no log yet.
+        notifiers: told of new cases beside those of plugins.
 
     Raises:
         RecoveryError: there is no log at the path; nothing is created.
@@ -41,7 +48,7 @@ def opened(
     if not path.exists() and not awaited:
         raise RecoveryError(f"There is no log at {path}.", fix="Name it with --wal-path.")
     import_modules(modules)
-    daemon = RecoveryDaemon(path, by=by)
+    daemon = RecoveryDaemon(path, by=by, notifiers=notifiers)
     try:
         yield daemon
     finally:

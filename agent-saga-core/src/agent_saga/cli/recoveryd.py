@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from agent_saga.cli import notifying
 from agent_saga.cli.exits import Exit, exit_of
 from agent_saga.cli.options import import_option, leave_missing_option
 from agent_saga.cli.output import note
@@ -54,12 +55,18 @@ log = logging.getLogger("agent_saga.recovery")
 @leave_missing_option
 @click.option("--once", is_flag=True, help="Make one pass and exit.")
 @click.option("--health-file", type=click.Path(dir_okay=False), help="Rewritten after every pass.")
+@click.option(
+    "--notify",
+    metavar="COMMAND",
+    help="Run a program for each new case, with the case as JSON on its standard input.",
+)
 @click.option("--json-logs", is_flag=True, help="One JSON document for each log line.")
 def program(
     wal_path: str | None,
     modules: tuple[str, ...],
     interval: float,
     health_file: str | None,
+    notify: str | None,
     *,
     leave_missing: bool,
     once: bool,
@@ -75,7 +82,9 @@ def program(
         if health_file:
             _write_health(Path(health_file), result)
 
-    with opened(wal_path, modules, "saga-recoveryd", awaited=True) as daemon:
+    by = "saga-recoveryd"
+    told_too = {} if notify is None else {notifying.NAME: notifying.program(notify)}
+    with opened(wal_path, modules, by, awaited=True, notifiers=told_too) as daemon:
         check_handlers(daemon, leave_missing=leave_missing)
         if once:
             result = daemon.sweep()

@@ -32,6 +32,7 @@ from agent_saga.plugins.discovery import Installed, find_plugins
 from agent_saga.plugins.health import Health
 from agent_saga.plugins.integrations import IntegrationRegistry
 from agent_saga.plugins.markers import GROUP
+from agent_saga.plugins.notifiers import NotifierRegistry
 from agent_saga.plugins.registry import Handlers, process_handlers
 
 __all__ = ["TRACE", "LoadedPlugin", "PluginManager"]
@@ -83,6 +84,7 @@ class PluginManager:
         self._backends = BackendRegistry()
         self._integrations = IntegrationRegistry()
         self._commands = CommandRegistry()
+        self._notifiers = NotifierRegistry()
         self._environ: Mapping[str, str] = os.environ if environ is None else environ
         self._builtins = dict(builtins or {})
         self._pluggy = pluggy.PluginManager(GROUP)
@@ -136,6 +138,12 @@ class PluginManager:
         """The commands of the command line."""
         self.load()
         return self._commands
+
+    @property
+    def notifiers(self) -> NotifierRegistry:
+        """Who is told of sagas that need a human."""
+        self.load()
+        return self._notifiers
 
     def plugins(self) -> tuple[LoadedPlugin, ...]:
         """Return the plugins in use, by name."""
@@ -241,6 +249,7 @@ class PluginManager:
             "saga_register_backends": self._backends,
             "saga_register_integrations": self._integrations,
             "saga_register_commands": self._commands,
+            "saga_register_notifiers": self._notifiers,
         }
         for hook, registry in registries.items():
             for found in self._implementations(hook):

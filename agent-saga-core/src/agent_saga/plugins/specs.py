@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from agent_saga.plugins.commands import CommandRegistry
     from agent_saga.plugins.health import Health
     from agent_saga.plugins.integrations import IntegrationRegistry
+    from agent_saga.plugins.notifiers import NotifierRegistry
     from agent_saga.plugins.registry import HandlerRegistry
 
 __all__ = ["HOOKS"]
@@ -100,6 +101,20 @@ def saga_register_commands(registry: CommandRegistry) -> None:
 
     Args:
         registry: the commands of the command line.
+    """
+
+
+@hookspec
+def saga_register_notifiers(registry: NotifierRegistry) -> None:
+    """Say who is told when a saga becomes a human's case: `registry.add("mail", send_mail)`.
+
+    Recovery calls a notifier with a `Case` after the case is in the log: at least once for each
+    case, and not again while it stays the same. It runs on a thread of its own and for a bounded
+    time; what it raises is logged, and it is called again later. An error in this hook stops the
+    start.
+
+    Args:
+        registry: the notifiers of this process.
     """
 
 

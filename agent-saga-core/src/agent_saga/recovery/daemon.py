@@ -29,6 +29,7 @@ from agent_saga.recovery.calls import longest_arrival, takeovers
 from agent_saga.recovery.cases import case_of, is_case
 from agent_saga.recovery.claim import OWNED, Place
 from agent_saga.recovery.hold import forget, held, hold_text
+from agent_saga.recovery.notices import Notices
 from agent_saga.recovery.recover import (
     ELSEWHERE,
     FAILED,
@@ -107,6 +108,7 @@ class Daemon:
         place: opened at the first pass that has something to recover.
         by: who recovers, for the record.
         told: called with each saga that needs a human, once for as long as it does.
+        notices: tells the notifiers of plugins of new cases.
     """
 
     def __init__(
@@ -116,7 +118,9 @@ class Daemon:
         *,
         by: str = "recovery",
         told: Iterable[Callable[[Recovered], object]] = (),
+        notices: Notices | None = None,
     ) -> None:
+        self._notices = notices
         self._place = place
         self.path = path
         self._by = by
@@ -151,6 +155,9 @@ class Daemon:
             len([damage for damage in found.damages if damage.kind != "torn-tail"]),
         )
         self._tell(result)
+        if self._notices is not None:
+            seen = [(one.saga, one.outcome, one.reason) for one in result.needs_human]
+            self._notices.tell(self.path, seen)
         note_pass(self.path, self._by)
         return result
 

@@ -13,15 +13,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from agent_saga.engine.boundary import loop_is_running
 from agent_saga.errors import ConfigurationError
+from agent_saga.plugins.notifiers import Notifier
+from agent_saga.plugins.process import process_plugins
 from agent_saga.plugins.registry import process_handlers
 from agent_saga.recovery.claim import Place
 from agent_saga.recovery.daemon import Daemon, Result
 from agent_saga.recovery.hold import hold_text, looked_up
+from agent_saga.recovery.notices import Notices
 from agent_saga.recovery.queue import cases, close_case, retry_case
 from agent_saga.recovery.recover import Recovered, recoverable
 from agent_saga.recovery.survey import Found, survey
@@ -44,7 +47,9 @@ class RecoveryDaemon:
         path_or_wal: the log's path or address, or an open file log.
         settings: how to run; read from the environment when not given.
         by: who recovers, for the record.
-        told: called with each saga that needs a human.
+        told: called with each saga that needs a human, once for as long as this daemon lives.
+        notifiers: told of each new case, by name, beside those of installed plugins; see
+            `agent_saga.plugins.notifiers`.
 
     Raises:
         ConfigurationError: the log is not one in files.
@@ -57,6 +62,7 @@ class RecoveryDaemon:
         settings: Settings | None = None,
         by: str = "recovery",
         told: Iterable[Told] = (),
+        notifiers: Mapping[str, Notifier] | None = None,
     ) -> None:
         given = os.fspath(path_or_wal) if isinstance(path_or_wal, os.PathLike) else path_or_wal
         self._runtime = Runtime(wal=given, settings=settings, recovers=True)
@@ -67,7 +73,13 @@ class RecoveryDaemon:
                 fix="Give the path of a log in files.",
             )
         self._store: StateStore | None = None
-        self._daemon = Daemon(self._place, wal.path, by=by, told=told)
+        own = dict(notifiers or {})
+
+        def everybody() -> dict[str, Notifier]:
+            return {**process_plugins().notifiers.as_mapping(), **own}
+
+        notices = Notices(self._place, everybody)
+        self._daemon = Daemon(self._place, wal.path, by=by, told=told, notices=notices)
 
     def _place(self) -> Place:
         engine = self._runtime.engine()
