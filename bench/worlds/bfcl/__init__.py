@@ -1,0 +1,1 @@
+"""BFCL's eight stateful APIs: files, tweets, messages, tickets, trading, travel, a car, mathematics."""

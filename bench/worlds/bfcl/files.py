@@ -1,0 +1,100 @@
+"""Rows of the file system: what was under a name comes back as it was.
+
+The tool that moves a file cannot move it up again, so a name is restored by its content: read
+before the call by changing into each folder, listing and showing, and written the same way. The
+working directory is the session's own state and is taken back, too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bench.worlds import plans
+from bench.worlds.plans import Read, Write
+from bench.worlds.world import Args, Tools, WorldError
+
+
+def _here(tools: Tools) -> str:
+    return str(tools("pwd")["current_working_directory"])
+
+
+def _go(tools: Tools, path: str) -> None:
+    tools("cd", folder="/")
+    for part in path.strip("/").split("/")[1:]:
+        tools("cd", folder=part)
+
+
+def _read(tools: Tools, name: str) -> Any:
+    """Return what lies under a name of this folder: None, a text, or a dict of what is in it."""
+    if name not in tools("ls", a=True)["current_directory_content"]:
+        return None
+    try:
+        return tools("cat", file_name=name)["file_content"]
+    except WorldError:
+        back = _here(tools)
+        tools("cd", folder=name)
+        inside = tools("ls", a=True)["current_directory_content"]
+        found = {item: _read(tools, item) for item in inside}
+        _go(tools, back)
+        return found
+
+
+def _write(tools: Tools, name: str, content: Any) -> None:
+    if isinstance(content, str):
+        tools("touch", file_name=name)
+        if content:
+            tools("echo", content=content, file_name=name)
+        return
+    tools("mkdir", dir_name=name)
+    back = _here(tools)
+    tools("cd", folder=name)
+    for item, inner in content.items():
+        _write(tools, item, inner)
+    _go(tools, back)
+
+
+def _put_back(tools: Tools, name: str, content: Any) -> None:
+    now = _read(tools, name)
+    if now == content:
+        return
+    if now is not None:
+        tools("rm", file_name=name)
+    if content is not None:
+        _write(tools, name, content)
+
+
+def _names(args: Args) -> list[str]:
+    """Return the names in this folder that a call may change."""
+    fields = ("dir_name", "file_name", "source", "destination")
+    return list(dict.fromkeys(str(args[field]) for field in fields if args.get(field)))
+
+
+def _look(tools: Tools, args: Args) -> Any:
+    return {"in": _here(tools), "was": {name: _read(tools, name) for name in _names(args)}}
+
+
+def _undo(tools: Tools, args: Args, before: Any, result: Any) -> None:
+    back = _here(tools)
+    _go(tools, before["in"])
+    for name, content in before["was"].items():
+        _put_back(tools, name, content)
+    _go(tools, back)
+
+
+def _look_where(tools: Tools, args: Args) -> Any:
+    return _here(tools)
+
+
+def _undo_cd(tools: Tools, args: Args, before: Any, result: Any) -> None:
+    _go(tools, before)
+
+
+_CHANGE: Final = Write(_look, _undo)
+
+TABLE: Final[dict[str, plans.Plan]] = {
+    "cd": Write(_look_where, _undo_cd),
+    **dict.fromkeys(("mkdir", "touch", "echo", "mv", "rm", "rmdir", "cp"), _CHANGE),
+    **dict.fromkeys(
+        ("pwd", "ls", "cat", "find", "wc", "sort", "grep", "du", "tail", "diff"), Read()
+    ),
+}

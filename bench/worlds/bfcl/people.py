@@ -1,0 +1,87 @@
+"""Rows of tweets and messages: much here is said once and for all.
+
+No tool deletes a tweet, a comment, a mention, a retweet or a contact. A message can be deleted; the
+counter and the number that it was given stay.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from typing import Final as Constant
+
+from bench.worlds import plans
+from bench.worlds.plans import MISSING, Final, Left, Read, Trace, Write
+from bench.worlds.world import Args, Tools, WorldError
+
+
+def _follows(tools: Tools, args: Args) -> Any:
+    return list(tools("list_all_following")["following_list"])
+
+
+def _unfollow(tools: Tools, args: Args, before: Any, result: Any) -> None:
+    if args["username_to_follow"] not in before:
+        tools("unfollow_user", username_to_unfollow=args["username_to_follow"])
+
+
+def _follow(tools: Tools, args: Args, before: Any, result: Any) -> None:
+    """Follow again, and those after it anew, so that the order is the old one."""
+    name = args["username_to_unfollow"]
+    if name not in before:
+        return
+    tools("follow_user", username_to_follow=name)
+    for later in before[before.index(name) + 1 :]:
+        tools("unfollow_user", username_to_unfollow=later)
+        tools("follow_user", username_to_follow=later)
+
+
+def _sent(tools: Tools, args: Args) -> Any:
+    """Return the texts sent to the receiver; nothing when nobody is logged in."""
+    try:
+        return list(tools("view_messages_sent")["messages"].get(args["receiver_id"], []))
+    except WorldError:
+        return None
+
+
+def _sent_effect(args: Args, before: Any, now: Any) -> Any:
+    return MISSING if before == now else {"sent_status": True}
+
+
+def _delete(tools: Tools, args: Args, before: Any, result: Any) -> None:
+    tools("delete_message", receiver_id=args["receiver_id"])
+
+
+def _send_again(tools: Tools, args: Args, before: Any, result: Any) -> None:
+    tools("send_message", receiver_id=args["receiver_id"], message=before[-1])
+
+
+def _numbers(args: Args, before: Any, result: Any) -> Trace:
+    return ("MessageAPI/message_count", "MessageAPI/generated_ids/**")
+
+
+def _numbers_and_place(args: Args, before: Any, result: Any) -> Trace:
+    """A message that was sent again stands at the end."""
+    return (*_numbers(args, before, result), "MessageAPI/inbox/**")
+
+
+TABLE: Constant[dict[str, plans.Plan]] = {
+    "authenticate_twitter": Left(lambda args: ("TwitterAPI/authenticated",)),
+    "follow_user": Write(_follows, _unfollow),
+    "unfollow_user": Write(_follows, _follow),
+    "post_tweet": Final("no tool deletes a tweet"),
+    "retweet": Final("no tool takes a retweet back"),
+    "comment": Final("no tool deletes a comment"),
+    "mention": Final("no tool takes a mention back"),
+    "message_login": Left(lambda args: ("MessageAPI/current_user",)),
+    "send_message": Write(_sent, _delete, _sent_effect, _numbers),
+    "delete_message": Write(_sent, _send_again, trace=_numbers_and_place, restores=False),
+    "add_contact": Final("no tool removes a contact"),
+    **dict.fromkeys(
+        (
+            *("posting_get_login_status", "list_all_following", "get_tweet", "get_user_tweets"),
+            *("search_tweets", "get_tweet_comments", "get_user_stats", "list_users"),
+            *("get_user_id", "message_get_login_status", "view_messages_sent"),
+            *("search_messages", "get_message_stats"),
+        ),
+        Read(),
+    ),
+}

@@ -1,0 +1,177 @@
+"""Declares a world's tools through the public API: an undo, a prober and `prepare` for each.
+
+Rules of this part:
+
+- Only what a user has. A tool that nothing can take back is IRREVERSIBLE; a human is asked, and
+  approves just what the task's own user wants.
+- The world answers at once and is over when it answered, so nothing arrives late: `settle_after` is
+  0, and probers say that their "no" is final.
+- Secrets stay in the session; what an undo needs of the arguments is kept by `prepare`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from agent_saga import AgentKit, Applied, Approval, CannotTell, NotApplied, PreFlightGate, Rule
+from bench.worlds import plans
+from bench.worlds.world import Args, Task, World, WorldError
+
+
+class Reach(Protocol):
+    """How tools reach the world."""
+
+    def agent(self, tool: str, args: Args) -> Any:
+        """Make the agent's next call."""
+
+    def aside(self, tool: str, /, **args: Any) -> Any:
+        """Make a call of an inverse, a prober or a look."""
+
+
+class User:
+    """Whom the gate asks: the user of a task, who approves what the task is about.
+
+    Args:
+        task: the task.
+        answers: False for one who is not there.
+    """
+
+    def __init__(self, task: Task, *, answers: bool) -> None:
+        self._wanted = [(call.tool, call.args) for call in task.calls]
+        self._answers = answers
+        self.secrets: frozenset[str] = frozenset()
+
+    def ask(self, request: Any) -> Approval:
+        """Approve a call that the user wants, with these arguments; no other."""
+        shown = self._shown(request.arguments)
+        wanted = any(
+            tool == request.tool and self._shown(args) == shown for tool, args in self._wanted
+        )
+        return Approval(self._answers and wanted, "user", "as wanted" if wanted else "not wanted")
+
+    def _shown(self, args: Args) -> dict[str, Any]:
+        """Return what a human sees of arguments: secrets are masked."""
+        return {key: value for key, value in args.items() if key not in self.secrets}
+
+
+class Declared:
+    """The tools of a task.
+
+    Args:
+        world, task: what is played.
+        reach: how the tools reach the world.
+        user: who is asked before what cannot be undone.
+        wal: the log; in memory when not given.
+        timeouts: seconds that a tool may take, by name.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        task: Task,
+        reach: Reach,
+        user: User,
+        *,
+        wal: str = "memory:",
+        timeouts: dict[str, float] | None = None,
+    ) -> None:
+        self._world, self._reach = world, reach
+        self._timeouts = timeouts or {}
+        self.session: dict[str, Any] = {}
+        """Secrets that inverses need; they never get into the log."""
+        self.traces: list[str] = []
+        """What was declared to be left behind, of the calls that were made."""
+        self.told: list[bool] = []
+        """For each question to a prober that can see the effect: whether it could tell."""
+        user.secrets = world.secrets
+        lasting = Rule("lasting", self._lasts, "ask", "nothing could take it back as things are")
+        gate = PreFlightGate(rules=[lasting], approval_provider=user)
+        self.kit = AgentKit("worlds", wal=wal, gate=gate)
+        names = dict.fromkeys(call.tool for call in task.calls)
+        self.tools = {name: self._declare(name) for name in names}
+
+    def _declare(self, name: str) -> Callable[..., Any]:
+        plan = self._world.plan(name)
+
+        def forward(**args: Any) -> Any:
+            if isinstance(plan, plans.Left):
+                self.traces += plan.trace(args)
+            return self._reach.agent(name, args)
+
+        async def forward_async(**args: Any) -> Any:
+            return await forward(**args)
+
+        options: dict[str, Any] = {"name": name, "timeout": self._timeouts.get(name)}
+        fn = forward_async if inspect.iscoroutinefunction(self._reach.agent) else forward
+        if isinstance(plan, plans.Write):
+            return self._write(name, plan, fn, options)
+        final = isinstance(plan, plans.Final)
+        return self.kit.safe_tool(fn, "IRREVERSIBLE" if final else "REVERSIBLE", **options)
+
+    def _write(
+        self,
+        name: str,
+        plan: plans.Write,
+        forward: Callable[..., Any],
+        options: dict[str, Any],
+    ) -> Callable[..., Any]:
+        tool = self.kit.safe_tool(
+            forward,
+            "COMPENSABLE",
+            prepare=lambda args: self._prepared(plan, args),
+            settle_after=0,
+            idempotent=plan.harmless,
+            **options,
+        )
+        if plan.harmless:
+            tool.undo(idempotent=True, null_safe=True)(
+                lambda prepared: self._undo(name, plan, prepared, None)
+            )
+        else:
+            tool.undo(lambda prepared, result: self._undo(name, plan, prepared, result))
+        tool.probe(lambda prepared: self._probed(plan, prepared))
+        return tool
+
+    def _lasts(self, call: Any) -> bool:
+        """Say whether nothing could take a call back, as things are now; a rule of the gate."""
+        plan = self._world.plan(call.tool)
+        if not isinstance(plan, plans.Write):
+            return False
+        try:
+            seen = plan.look(self._reach.aside, call.arguments)
+        except WorldError:
+            return False  # the call itself will be answered with the same error
+        return bool(plan.needs(call.arguments, seen))
+
+    def _prepared(self, plan: plans.Write, args: dict[str, Any]) -> Any:
+        """Read what the undo needs."""
+        secrets = self._world.secrets & args.keys()
+        self.session |= {key: args[key] for key in secrets}
+        written = {key: value for key, value in args.items() if key not in secrets}
+        try:
+            return {"args": written, "seen": plan.look(self._reach.aside, args)}
+        except WorldError as error:
+            return {"args": written, "error": str(error)}
+
+    def _undo(self, name: str, plan: plans.Write, prepared: Any, result: Any) -> None:
+        args = self.session | prepared["args"]
+        before = prepared["seen"]
+        self.traces += plan.trace(args, before, result)
+        plan.undo(self._reach.aside, args, before, result)
+        if plan.restores and plan.look(self._reach.aside, args) != before:
+            raise RuntimeError(f"{name} was taken back, and the world is not as it was.")
+
+    def _probed(self, plan: plans.Write, prepared: Any) -> Any:
+        if "seen" not in prepared:
+            return CannotTell(prepared["error"])
+        args = self.session | prepared["args"]
+        effect = plan.effect(args, prepared["seen"], plan.look(self._reach.aside, args))
+        if plan.visible:
+            self.told.append(effect is not plans.UNCLEAR)
+        if effect is plans.UNCLEAR:
+            return CannotTell("no tool shows it")
+        if effect is plans.MISSING:
+            return NotApplied("nothing changed", final=True)
+        return Applied(effect)

@@ -1,0 +1,97 @@
+"""Rows of mail, calendar and drive, and of the travel agency's reservations.
+
+An event is cancelled, never deleted, and cancelling sends mails: where only the user takes part they
+go to the user alone, and are declared. With others taking part, inviting and cancelling both write
+to people, so a human is asked first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from typing import Final as Constant
+
+from bench.worlds import plans
+from bench.worlds.plans import MISSING, UNCLEAR, Final, Left, Trace, Write
+from bench.worlds.world import Args, Tools, WorldError
+
+_MAILS: Constant = "inbox/emails/+/*"
+
+
+def _day(tools: Tools, args: Args) -> Any:
+    day = str(args["start_time"]).split(" ", maxsplit=1)[0]
+    return {item["id_"]: item["status"] for item in tools("get_day_calendar_events", day=day)}
+
+
+def _created(args: Args, before: Any, now: Any) -> Any:
+    fresh = [item for item in now if item not in before]
+    if not fresh:
+        return MISSING
+    return {"id_": fresh[0]} if len(fresh) == 1 else UNCLEAR
+
+
+def _cancel(tools: Tools, args: Args, before: Any, result: Any) -> None:
+    tools("cancel_calendar_event", event_id=result["id_"])
+
+
+def _alone(args: Args, before: Any) -> str:
+    return "others are invited by mail" if args.get("participants") else ""
+
+
+def _cancelled(args: Args, before: Any, result: Any) -> Trace:
+    return (f"calendar/events/+/{result['id_']}?status=canceled", _MAILS)
+
+
+def _files(tools: Tools, args: Args) -> Any:
+    return [item["id_"] for item in tools("list_files")]
+
+
+def _delete_file(tools: Tools, args: Args, before: Any, result: Any) -> None:
+    tools("delete_file", file_id=result["id_"])
+
+
+def _event(tools: Tools, args: Args) -> Any:
+    try:
+        found = tools("search_calendar_events", query="")
+    except WorldError:
+        return None
+    same = [item for item in found if item["id_"] == args["event_id"]]
+    fields = ("start_time", "end_time", "participants")
+    return {key: same[0][key] for key in fields} if same else None
+
+
+def _only_mine(args: Args, before: Any) -> str:
+    if before is None:
+        return "the event cannot be read"
+    return "others are told by mail" if len(before["participants"]) > 1 else ""
+
+
+def _move_back(tools: Tools, args: Args, before: Any, result: Any) -> None:
+    start, end = (str(before[key])[:16].replace("T", " ") for key in ("start_time", "end_time"))
+    tools(
+        "reschedule_calendar_event",
+        event_id=args["event_id"],
+        new_start_time=start,
+        new_end_time=end,
+    )
+
+
+def _mails(args: Args, before: Any, result: Any) -> Trace:
+    return (_MAILS,)
+
+
+TABLE: Constant[dict[str, plans.Plan]] = {
+    "create_calendar_event": Write(_day, _cancel, _created, _cancelled, _alone, restores=False),
+    "reschedule_calendar_event": Write(_event, _move_back, trace=_mails, needs=_only_mine),
+    "cancel_calendar_event": Final("no tool reopens an event"),
+    "add_calendar_event_participants": Final("no tool takes participants out"),
+    "create_file": Write(_files, _delete_file, _created),
+    "delete_file": Final("a file that is made again is another one"),
+    "append_to_file": Final("no tool shortens a file"),
+    "share_file": Final("no tool withdraws a share"),
+    "send_email": Final("no tool calls a mail back"),
+    "delete_email": Final("no tool takes a mail out of the trash"),
+    "get_unread_emails": Left(lambda args: ("inbox/emails/*/read",)),
+    "reserve_hotel": Final("no tool cancels a reservation"),
+    "reserve_restaurant": Final("no tool cancels a reservation"),
+    "reserve_car_rental": Final("no tool cancels a reservation"),
+}

@@ -1,0 +1,146 @@
+"""The domains of tau2-bench as worlds.
+
+Rules of this part:
+
+- Tools and databases come from the package as published. In the telephone company's tasks the
+  customer's own steps on the phone are made by the same agent, as in the package's solo mode.
+- A tool raises where others return an error; both are a `WorldError` here.
+- The state is the whole database, the phone and its surroundings included.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import tau2
+from loguru import logger
+from pydantic import BaseModel
+
+from bench.worlds import plans
+from bench.worlds.tau2 import airline, retail, telecom
+from bench.worlds.world import Args, GoldCall, Task, WorldError
+
+logger.remove()
+logger.add(sys.stderr, level="CRITICAL")
+
+DOMAINS: Final = ("retail", "airline", "telecom")
+_DATA: Final = Path(tau2.__file__).parent / "data" / "tau2" / "domains"
+_TABLES: Final[dict[str, dict[str, plans.Plan]]] = {
+    "retail": retail.TABLE,
+    "airline": airline.TABLE,
+    "telecom": telecom.TABLE,
+}
+
+
+class Tau2:
+    """The tasks of one domain.
+
+    Args:
+        domain: retail, airline or telecom.
+        split: which of the domain's sets of tasks.
+    """
+
+    secrets: frozenset[str] = frozenset()
+
+    def __init__(self, domain: str, split: str = "base") -> None:
+        self.name = f"tau2-{domain}"
+        self._domain, self._split = domain, split
+
+    def tasks(self) -> Sequence[Task]:
+        """Return the tasks that have a recorded trajectory."""
+        folder = _DATA / self._domain
+        wanted = set(json.loads((folder / "split_tasks.json").read_text("utf-8"))[self._split])
+        entries = json.loads((folder / "tasks.json").read_text("utf-8"))
+        tasks = []
+        for entry in entries:
+            actions = (entry.get("evaluation_criteria") or {}).get("actions") or []
+            calls = tuple(GoldCall(action["name"], action["arguments"]) for action in actions)
+            if entry["id"] in wanted and calls:
+                tasks.append(Task(self.name, entry["id"], calls, entry))
+        return tasks
+
+    def open(self, task: Task) -> Tau2Place:
+        """Return a fresh database, brought into the task's initial state."""
+        return Tau2Place(self._domain, task.source)
+
+    def plan(self, tool: str) -> plans.Plan:
+        """Return the row of a tool; what is not listed is a read."""
+        return _TABLES[self._domain].get(tool, plans.Read())
+
+
+class Tau2Place:
+    """The databases and tools of one task."""
+
+    def __init__(self, domain: str, entry: dict[str, Any]) -> None:
+        module = import_module(f"tau2.domains.{domain}.environment")
+        databases = {name: pickle.loads(image) for name, image in _images(domain).items()}
+        self._environment = module.get_environment(**databases)
+        initial = entry.get("initial_state") or {}
+        task = import_module("tau2.data_model.tasks")
+        state = task.InitialState.model_validate(initial)
+        self._environment.set_state(
+            initialization_data=state.initialization_data,
+            initialization_actions=state.initialization_actions,
+            message_history=[],
+        )
+
+    def call(self, tool: str, args: Args) -> Any:
+        """Call a tool of the company's or of the customer's."""
+        environment = self._environment
+        user = environment.user_tools is not None and environment.user_tools.has_tool(tool)
+        try:
+            use = environment.use_user_tool if user else environment.use_tool
+            answer = _plain(use(tool, **dict(args)))
+            environment.sync_tools()
+        except Exception as error:
+            raise WorldError(f"{type(error).__name__}: {error}") from error
+        return answer
+
+    def snapshot(self) -> Any:
+        """Return the databases."""
+        environment = self._environment
+        state = {"db": _plain(environment.tools.db)}
+        if environment.user_tools is not None:
+            state["phone"] = _plain(environment.user_tools.db)
+        return state
+
+    def fingerprint(self) -> Any:
+        """Return something that differs when the state does."""
+        environment = self._environment
+        return environment.get_db_hash(), environment.get_user_db_hash()
+
+
+@cache
+def _images(domain: str) -> dict[str, bytes]:
+    """Return the databases as bytes: unpickling is the quickest way to a fresh one."""
+    return {name: pickle.dumps(database) for name, database in _databases(domain).items()}
+
+
+def _databases(domain: str) -> dict[str, Any]:
+    model = {"retail": "RetailDB", "airline": "FlightDB", "telecom": "TelecomDB"}[domain]
+    utils = import_module(f"tau2.domains.{domain}.utils")
+    found = {"db": getattr(import_module(f"tau2.domains.{domain}.data_model"), model)}
+    loaded = {"db": found["db"].load(getattr(utils, f"{domain.upper()}_DB_PATH"))}
+    if domain == "telecom":
+        user = import_module("tau2.domains.telecom.user_data_model").TelecomUserDB
+        loaded["user_db"] = user.load(utils.TELECOM_USER_DB_PATH)
+    return loaded
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, str | int | float | bool | None):
+        return value
+    return str(value)
