@@ -295,6 +295,34 @@ def ratios(session: nox.Session) -> None:
     session.run("python", "bench/bench_core.py", *session.posargs)
 
 
+@nox.session(tags=["ci"])
+def worlds(session: nox.Session) -> None:
+    """A small share of the runs in worlds that other people wrote."""
+    _install_worlds(session)
+    few = ("bfcl", "tau2-telecom", "--runs", "8", "--seed", "1")
+    session.run("python", "-m", "bench.worlds", *(session.posargs or few))
+
+
+@nox.session(tags=["full"])
+def all_worlds(session: nox.Session) -> None:
+    """Many runs in all of them, with and without somebody who approves, and rogue agents."""
+    _install_worlds(session, "requirements-dojo.txt")
+    session.run("python", "-m", "bench.worlds", "--runs", "40", *session.posargs)
+    session.run("python", "-m", "bench.worlds", "--runs", "10", "--present", *session.posargs)
+    session.run("python", "-m", "bench.worlds.rogue")
+
+
+def _install_worlds(session: nox.Session, *more: str) -> None:
+    """Install the worlds in an environment of their own: their pins are not ours."""
+    free = {"UV_CONSTRAINT": "", "PIP_CONSTRAINT": ""}
+    for name in ("requirements.txt", *more):
+        pins = str(ROOT / "bench" / "worlds" / name)
+        session.install(*edited([CORE]), "-r", pins, env=free)
+    # These ask for much that their worlds never use.
+    bare = str(ROOT / "bench" / "worlds" / "requirements-bare.txt")
+    session.install("--no-deps", "-r", bare, env=free)
+
+
 @nox.session(tags=["ci", "full"])
 def demo(session: nox.Session) -> None:
     """The first command of the README."""

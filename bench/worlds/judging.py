@@ -9,6 +9,7 @@ Rules of this part:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -31,7 +32,7 @@ class Difference:
 
 def differences(before: Any, now: Any, path: tuple[str, ...] = ()) -> Iterator[Difference]:
     """Yield every place where two states differ."""
-    if before == now and type(before) is type(now) and isinstance(before, dict | list):
+    if before == now:
         return  # nearly all of a large world, at the speed of a comparison
     if isinstance(before, dict) and isinstance(now, dict):
         yield from _of_dicts(before, now, path)
@@ -73,8 +74,8 @@ def _differ(before: Any, now: Any) -> bool:
     numbers = isinstance(before, int | float) and isinstance(now, int | float)
     if numbers and not isinstance(before, bool) and not isinstance(now, bool):
         # Adding and taking away a price moves the last bit of a binary fraction.
-        return abs(before - now) > 1e-9 * max(1.0, abs(before), abs(now))
-    return type(before) is not type(now) or bool(before != now)
+        return not math.isclose(before, now, rel_tol=1e-9, abs_tol=1e-9)
+    return bool(before != now)
 
 
 def _pattern(trace: str) -> tuple[list[str], dict[str, str]]:

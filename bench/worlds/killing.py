@@ -60,7 +60,8 @@ def run_killed(world: World, task: Task, model: str, at: int, *, present: bool =
     """Run a task in a process that is killed at one call, recover it, and judge the world.
 
     Args:
-        world, task: what is played.
+        world: what is played.
+        task: the task.
         model: killed before the effect, or after it.
         at: at which call.
         present: somebody answers when the gate asks.

@@ -103,10 +103,12 @@ def judged(
     """Compare the world with what it has to be.
 
     Args:
-        world, task: what was run.
+        world: what was run.
+        task: which task of it.
         fault: the model, and which call it struck.
         place: the world as it is now.
-        told, seen: what the library told, and what was seen.
+        told: what the library told.
+        seen: what was seen beside it.
     """
     if not told.failed:
         wanted = undisturbed(world, task)

@@ -82,16 +82,14 @@ class Run:
         return told(saga.report, None)
 
     async def _told_async(self) -> Told:
-        cause: BaseException | None = None
-        scope = self._declared.kit.transaction(on_unsettled="warn")
         try:
-            async with scope as saga:
+            async with self._declared.kit.transaction(on_unsettled="warn") as saga:
                 await self._act_async()
         except SagaAborted as aborted:
             return told(aborted.report, aborted.cause)
         except asyncio.CancelledError as cancelled:
-            cause = cancelled
-        return told(saga.report, cause)
+            return told(getattr(cancelled, "saga_report", None), cancelled)
+        return told(saga.report, None)
 
     # --- the agent -------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What a world is: tasks with recorded trajectories, and a state that can be looked at from outside.
+"""What a world is: tasks with recorded trajectories, and a state that can be looked at.
 
 Rules of this part:
 
@@ -60,6 +60,9 @@ class World(Protocol):
     name: str
     secrets: frozenset[str]
     """Arguments that must not be written down; a session keeps them for its inverses."""
+
+    def __hash__(self) -> int:
+        """A world is known by itself."""
 
     def tasks(self) -> Sequence[Task]:
         """Return the tasks that come with it, in its own order."""

@@ -1,1 +1,1 @@
-"""BFCL's eight stateful APIs: files, tweets, messages, tickets, trading, travel, a car, mathematics."""
+"""BFCL: files, tweets, messages, tickets, trading, travel, a car and a calculator."""

@@ -1,4 +1,4 @@
-"""Rows of the trading account: orders are cancelled, money is moved back, the list is kept in order.
+"""Rows of the trading account: orders are cancelled, money moves back, the list keeps its order.
 
 A cancelled order, the history of the account and the number of the next order stay: that is how a
 bank keeps books, and it is declared.
@@ -111,7 +111,9 @@ def _put_on(tools: Tools, args: Args, before: Any, result: Any) -> None:
 def _restore_list(tools: Tools, args: Args, before: Any, result: Any) -> None:
     """Take off what is new; what follows a gap is taken off and put on again in the old order."""
     now = _list(tools, args)
-    same = next((n for n, pair in enumerate(zip(before, now)) if pair[0] != pair[1]), None)
+    same = next(
+        (n for n, pair in enumerate(zip(before, now, strict=False)) if pair[0] != pair[1]), None
+    )
     same = min(len(before), len(now)) if same is None else same
     for stock in now[same:]:
         tools("remove_stock_from_watchlist", symbol=stock)

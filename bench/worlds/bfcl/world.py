@@ -90,7 +90,7 @@ class BfclPlace:
             api = getattr(importlib.import_module(CLASS_FILE_PATH_MAPPING[name]), name)()
             if name not in STATELESS_CLASSES:
                 config = copy.deepcopy(entry["initial_config"].get(name, {}))
-                api._load_scenario(config, long_context=long_context)
+                api._load_scenario(config, long_context=long_context)  # noqa: SLF001 - as the package does
             self._apis[name] = api
             members = inspect.getmembers(api, inspect.ismethod)
             self.methods |= {key: fn for key, fn in members if not key.startswith("_")}
@@ -129,7 +129,7 @@ def _parsed(text: str, place: BfclPlace) -> GoldCall:
     """Return a recorded call; positional arguments get their names."""
     node = ast.parse(text, mode="eval").body
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
-        raise ValueError(f"This is no recorded call: {text}")
+        raise TypeError(f"This is no recorded call: {text}")
     tool = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
     positional = [ast.literal_eval(item) for item in node.args]
     named = {item.arg or "": ast.literal_eval(item.value) for item in node.keywords}

@@ -1,4 +1,4 @@
-"""Rows of the bank: a standing order can be changed back; money that was sent cannot be called back."""
+"""Rows of the bank: a standing order can be changed back, money that was sent cannot be called."""
 
 from __future__ import annotations
 

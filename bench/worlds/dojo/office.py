@@ -1,8 +1,8 @@
 """Rows of mail, calendar and drive, and of the travel agency's reservations.
 
-An event is cancelled, never deleted, and cancelling sends mails: where only the user takes part they
-go to the user alone, and are declared. With others taking part, inviting and cancelling both write
-to people, so a human is asked first.
+An event is cancelled, never deleted, and cancelling sends mails: where only the user takes part
+they go to the user alone, and are declared. With others taking part, inviting and cancelling both
+write to people, so a human is asked first.
 """
 
 from __future__ import annotations

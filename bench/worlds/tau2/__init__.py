@@ -1,1 +1,1 @@
-"""tau2-bench's customer services: a shop, an airline, a telephone company with the customer's phone."""
+"""tau2-bench: a shop, an airline, and a telephone company with its customer's phone."""

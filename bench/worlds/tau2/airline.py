@@ -1,8 +1,8 @@
 """Rows of the airline: a booking is cancelled, a change is made again the other way round.
 
 Cancelling leaves the cancelled booking, its refund lines and the seats; money on a gift card or a
-used certificate does not come back by it, so such bookings ask a human first. A change of flights is
-taken back only where today's fare of the old flights is the one that was paid.
+used certificate does not come back by it, so such bookings ask a human first. A change of flights
+is taken back only where today's fare of the old flights is the one that was paid.
 """
 
 from __future__ import annotations
