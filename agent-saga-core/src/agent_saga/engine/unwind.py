@@ -120,7 +120,7 @@ class Unwinding:
             self.give_up(cut)
             return
         for step in undo_order(saga.to_undo(self.scope)):
-            cut = yield from self._visit(step)
+            cut = yield from self.visit(step)
             if cut is not None:
                 self.give_up(cut)
                 return
@@ -141,7 +141,7 @@ class Unwinding:
                 return cut
         return None
 
-    def _visit(self, step: Step) -> Protocol[BaseException | None]:
+    def visit(self, step: Step) -> Protocol[BaseException | None]:
         """Undo one step, or say why not; return what cuts the whole unwinding short."""
         _found_open(step)
         if step.state in _GONE:

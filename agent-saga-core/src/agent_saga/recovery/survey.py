@@ -123,6 +123,12 @@ def look(path: str | os.PathLike[str], saga: str, *, dead: Iterable[str] = ()) -
     return Found(saga, records[saga], damages, complete) if saga in records else None
 
 
+def look_at(path: str | os.PathLike[str], sagas: Iterable[str]) -> dict[str, Found]:
+    """Return several sagas, settled or not, reading the log once; those that it has, by id."""
+    records, damages = gather_some(path, set(sagas))
+    return {saga: Found(saga, own, damages) for saga, own in records.items()}
+
+
 def read_again(path: str, found: Found, port: OsPort) -> Found:
     """Return a saga with what those of its writers wrote since that were not dead before.
 
