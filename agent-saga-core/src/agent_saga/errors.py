@@ -201,6 +201,12 @@ class SagaClosed(RefusedError):
     code = "SAGA-205"
 
 
+class BranchRefused(RefusedError):
+    """A run would begin at an earlier point of its history, and effects after that point stand."""
+
+    code = "SAGA-215"
+
+
 class SagaFenced(RefusedError):
     """Another process has taken this saga over; this one may not act on it any more."""
 
@@ -468,6 +474,22 @@ class UndoRefused(RecoveryError):
     """A saga cannot be undone as asked; nothing was run."""
 
     code = "SAGA-702"
+
+
+class UndoIncomplete(RecoveryError):
+    """What was to be undone was not undone completely; the report says what may stand.
+
+    Args:
+        message: what happened.
+        report: what was undone, and what was not.
+        fix: the next thing to do.
+    """
+
+    code = "SAGA-704"
+
+    def __init__(self, message: str, *, report: RollbackReport, fix: str = "") -> None:
+        super().__init__(message, fix=fix)
+        self.report = report
 
 
 class StateError(AgentSagaError):

@@ -126,18 +126,6 @@ def test_a_new_message_on_a_thread_that_waits_stays_in_its_saga(shop):
     assert shop.world.undone() == ["room", "seat"]
 
 
-def test_going_back_in_time_is_refused(shop):
-    run = agent(shop, [[call("book", "c1", item="seat")], "done", "done"])
-    run.invoke(PROMPT, on("1"))
-    for snapshot in list(run.get_state_history(on("1")))[1:]:
-        with pytest.raises(ConfigurationError, match="older checkpoint"):
-            run.invoke(None, snapshot.config)
-    run.update_state(list(run.get_state_history(on("1")))[-2].config, {"messages": []})
-    with pytest.raises(SagaClosed):
-        run.invoke(None, on("1"))
-    shop.world.assert_applied_once("seat")
-
-
 def test_a_thread_whose_saga_was_undone_says_the_way_out(shop):
     run = agent(shop, [WAITS, RuntimeError("down"), "done"])
     run.invoke(PROMPT, on("1"))

@@ -3,8 +3,9 @@
 Rules of this part:
 
 - Which steps is the caller's to say. A step that cannot be undone is refused before any is.
-- If every step that stands is chosen, the whole saga is undone, and ends so. Else it stays what it
-  is; only a saga that was committed or is suspended can lose a part.
+- If every step that stands is chosen, the whole saga is undone, and ends so. A committed one that
+  loses a part is undone up to there, and committed again; a suspended one stays suspended. Any other
+  saga loses no part.
 - The claim is the same as for undoing the whole, so nothing is undone twice; an interrupted undo
   goes on when it is asked for again.
 """
@@ -16,6 +17,7 @@ from collections.abc import Collection
 from agent_saga.domain.lifecycle import SagaState, StepState
 from agent_saga.domain.report import RollbackReport
 from agent_saga.engine.drive_sync import SyncDriver
+from agent_saga.engine.saga import Saga, undo_order
 from agent_saga.engine.unwind_steps import unwind_steps
 from agent_saga.errors import UndoRefused
 from agent_saga.recovery.claim import Place, claimed, give_back
@@ -66,6 +68,10 @@ def undo_steps(
         if _is_all(claim.found, chosen):
             done = undo_saga(place, claim, owned, f"undone by {by}: {reason}")
             return done.report or owned.new_report()
+        if owned.state is not SagaState.SUSPENDED:
+            _aim(owned, chosen)
+            done = undo_saga(place, claim, owned, f"undone by {by}: {reason}")
+            return done.report or owned.new_report()
         report = SyncDriver(place.engine, shielded=True).drive(unwind_steps(owned, chosen))
         place.wal.barrier_sync()
         place.wal.check_fence(owned.id, owned.epoch)
@@ -82,7 +88,15 @@ def check_steps(place: Place, found: Found, chosen: Collection[str]) -> None:
     if found.problems:
         raise UndoRefused(f"The records of saga {found.id} cannot be trusted: {found.problems[0]}.")
     state = found.view.state
-    if state not in (_LOSES_ALL if _is_all(found, chosen) else _LOSES_A_PART):
+    interrupted = found.view.undo_only is not None and _standing(found) & found.view.undo_only
+    if interrupted and interrupted != set(chosen):
+        raise UndoRefused(
+            f"Another part of saga {found.id} is being undone; that was interrupted.",
+            fix="Finish that first: agent-saga recover.",
+        )
+    if not interrupted and state not in (
+        _LOSES_ALL if _is_all(found, chosen) else _LOSES_A_PART
+    ):
         raise UndoRefused(
             f"Saga {found.id} is {state.value}; some of its steps cannot be undone without the "
             "others.",
@@ -99,5 +113,18 @@ def check_steps(place: Place, found: Found, chosen: Collection[str]) -> None:
         )
 
 
+def _aim(saga: Saga, chosen: Collection[str]) -> None:
+    """Let undoing a committed saga be about the chosen steps."""
+    if saga.only is not None:
+        return  # an undoing of the same steps was interrupted, and goes on
+    steps = undo_order([step for step in saga.steps.values() if step.id not in chosen])
+    kept = [step for step in steps if step.state is StepState.COMMITTED]
+    saga.only, saga.undo_to = frozenset(chosen), kept[0].id if kept else ""
+
+
+def _standing(found: Found) -> set[str]:
+    return {step for step in found.view.steps if stands(found, step)}
+
+
 def _is_all(found: Found, chosen: Collection[str]) -> bool:
-    return all(step in chosen for step in found.view.steps if stands(found, step))
+    return _standing(found) <= set(chosen) and found.view.undo_only is None

@@ -20,6 +20,8 @@ _HOME = {
     "irreversible": "declarations",
     "last_report": "running",
     "read_only": "declarations",
+    "rollback_to": "travel",
+    "rollback_to_sync": "travel",
     "safe_tool": "tools",
     "saga_agent": "agent",
     "saga_run": "running",

@@ -18,7 +18,7 @@ from langgraph.prebuilt import ToolNode
 
 from agent_saga.kit.agent_kit import AgentKit
 from agent_saga_langgraph.declarations import Declarations
-from agent_saga_langgraph.plans import check_policy
+from agent_saga_langgraph.plans import Asked
 from agent_saga_langgraph.running import saga_run, saga_run_sync
 from agent_saga_langgraph.streams import saga_stream, saga_stream_sync
 from agent_saga_langgraph.tools import wrap_tools
@@ -48,7 +48,7 @@ def saga_agent(
     The tools are replaced in the agent that is given: without a boundary it warns once for each
     of them, and refuses those that are IRREVERSIBLE.
     """
-    check_policy(kit, on_tool_failure)
+    Asked(kit, on_tool_failure=on_tool_failure).check()
     nodes = _tool_nodes(agent)
     found = {name: tool for node in nodes for name, tool in node.tools_by_name.items()}
     wrapped = dict(zip(found, wrap_tools(found.values(), tools or {}, kit=kit), strict=True))
@@ -75,6 +75,11 @@ class SagaAgent(Runnable[Any, Any]):
     def __init__(self, graph: Any, kit: AgentKit | None, on_tool_failure: str) -> None:
         self.graph = graph
         self._options: dict[str, Any] = {"kit": kit, "on_tool_failure": on_tool_failure}
+
+    @property
+    def saga_kit(self) -> AgentKit | None:
+        """The kit whose boundaries its runs are."""
+        return self._options["kit"]  # type: ignore[no-any-return]
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
         """Run the agent as `saga_run_sync` does; further arguments are the framework's."""

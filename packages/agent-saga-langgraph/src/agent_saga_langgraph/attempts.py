@@ -8,6 +8,7 @@ Rules of this part, in this order:
    does not hold as done, is that one. So an edited state repeats nothing.
 4. After a resume: an equal call recorded in a superstep that the graph has lost altogether is that
    one, in order, whatever its id: the checkpoint was lost, and the model was asked anew.
+   What was undone meanwhile is none of these: the call is a new step.
 5. What an earlier, lost attempt did and the new one did not repeat is not passed over: the run
    fails, and everything is undone.
 """
@@ -129,6 +130,7 @@ class Attempts:
         mark = places.read(step.key[-1])
         return (
             mark is not None
+            and step.state in _STANDS
             and not step.tool.reversible
             and mark.checkpoint not in self._history.done
         )

@@ -13,68 +13,108 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
-from typing import Any
+import functools
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
 from agent_saga.controls.waiting import answering
-from agent_saga.domain import identity
-from agent_saga.domain.effective import facts_of
-from agent_saga.domain.lifecycle import SagaState
-from agent_saga.domain.records import Ev
-from agent_saga.engine.boundary import current_scope
+from agent_saga.engine.boundary import current_scope, last_reports
 from agent_saga.engine.handle import SagaHandle, SagaScope
 from agent_saga.engine.tool import one_of
 from agent_saga.errors import ConfigurationError
 from agent_saga.kit.agent_kit import AgentKit
 from agent_saga.kit.scopes import saga_scope
-from agent_saga.recovery.survey import Found, look
 from agent_saga.runtime.composition import Runtime, process_runtime
-from agent_saga.wal.file import FileWAL
-from agent_saga_langgraph import place, threads
+from agent_saga_langgraph import place, threads, travel
 from agent_saga_langgraph.asking import GraphAnswers, taken, to_keep
 from agent_saga_langgraph.attempts import History, attempts_of
 from agent_saga_langgraph.effects import failing
+from agent_saga_langgraph.lineage import Lineage
+from agent_saga_langgraph.recorded import Recorded
 from agent_saga_langgraph.threads import SAGA, Thread
 
 ON_TOOL_FAILURE = ("continue", "rollback", "ask")
+ON_BRANCH = ("refuse", "keep")
+
+log = logging.getLogger("agent_saga.langgraph")
+
+
+class Asked(NamedTuple):
+    """How a run was asked for.
+
+    Attributes:
+        kit: whose boundary it is, or None.
+        key: the saga's id, if its caller names it.
+        on_tool_failure: "continue", "rollback" or "ask".
+        on_branch: "refuse" to begin where effects of another branch would stand, or "keep" them.
+        durability: when the framework stores checkpoints; None is its own default.
+    """
+
+    kit: AgentKit | None = None
+    key: str | None = None
+    on_tool_failure: str = "continue"
+    on_branch: str = "refuse"
+    durability: str | None = None
+
+    def check(self) -> None:
+        """Refuse what does not exist, or needs somebody to ask where there is nobody.
+
+        Raises:
+            ConfigurationError: so it is.
+        """
+        one_of("on_tool_failure", self.on_tool_failure, ON_TOOL_FAILURE)
+        one_of("on_branch", self.on_branch, ON_BRANCH)
+        if self.on_tool_failure == "ask" and self.runtime.gate.approval_provider is None:
+            raise ConfigurationError(
+                "on_tool_failure='ask' needs somebody to ask, and the gate has no approval "
+                "provider.",
+                fix="Give the kit gate=PreFlightGate(approval_provider=GraphApprovals()).",
+            )
+
+    @property
+    def runtime(self) -> Runtime:
+        """What the boundary runs on."""
+        return process_runtime() if self.kit is None else self.kit.runtime
 
 
 class Plan:
     """One run as it was asked for.
 
     Args:
-        kit: whose boundary it is, or None.
+        asked: how it was asked for.
         given: the run's input, without the answers that are for the gate.
-        on_tool_failure: "continue", "rollback" or "ask".
         saga_id: the saga that it begins or goes on with; None is a new one without an id.
         history: what the thread's checkpoints say.
         thread: the thread's id; empty without a checkpointer.
         answers: those that the run was resumed with; None where it cannot wait for any.
+        left: effects of other branches that stand beside it, in words.
         nested: it runs inside another boundary.
     """
 
     def __init__(
         self,
-        kit: AgentKit | None,
+        asked: Asked,
         given: Any,
         *,
-        on_tool_failure: str,
         saga_id: str | None = None,
         history: History | None = None,
         thread: str = "",
         answers: GraphAnswers | None = None,
+        left: Sequence[str] = (),
         nested: bool = False,
     ) -> None:
-        self._kit = kit
+        self._kit = asked.kit
         self.given = given
-        self._on_tool_failure = on_tool_failure
+        self._on_tool_failure = asked.on_tool_failure
         self._saga_id = saga_id
         self._history = history or History()
         self._thread = thread
         self._answers = answers
+        self._left = left
         self.nested = nested
 
     def scope(self) -> SagaScope:
@@ -110,13 +150,15 @@ class Plan:
 
     def waits(self, graph: Any, config: RunnableConfig | None) -> bool:
         """Say whether the graph stopped before its end."""
-        return bool(self._thread) and threads.stopped_early(graph.get_state(_latest(config)))
+        return bool(self._thread) and threads.stopped_early(
+            graph.get_state(threads.latest_of(config))
+        )
 
     async def waits_async(self, graph: Any, config: RunnableConfig | None) -> bool:
         """Say whether the graph stopped before its end."""
         if not self._thread:
             return False
-        return threads.stopped_early(await graph.aget_state(_latest(config)))
+        return threads.stopped_early(await graph.aget_state(threads.latest_of(config)))
 
     def suspend(self, handle: SagaHandle) -> None:
         """Leave the saga suspended, with the answers that it has.
@@ -126,6 +168,12 @@ class Plan:
         """
         awaits = None if self._answers is None else to_keep(self._answers)
         handle.suspend(f"the graph waits on thread {self._thread!r}", awaits=awaits)
+
+    def note(self) -> None:
+        """Say in the run's report which effects of other branches stand beside it."""
+        report = last_reports.get()
+        if report is not None:
+            report.notes += [f"beside this branch stands {name}" for name in self._left]
 
     def check_repeated(self, handle: SagaHandle) -> None:
         """See that nothing was passed over that a lost attempt did.
@@ -138,90 +186,81 @@ class Plan:
             attempts_of(saga).check_repeated(saga)
 
 
-def nested_plan(
-    given: Any, kit: AgentKit | None, key: str | None, on_tool_failure: str
-) -> Plan | None:
+def nested_plan(given: Any, asked: Asked) -> Plan | None:
     """Return the plan of a run inside a boundary; None where there is none.
 
     Raises:
         ConfigurationError: it was given a key, which only a saga of its own can have.
     """
-    check_policy(kit, on_tool_failure)
+    asked.check()
     if current_scope.get() is None:
         return None
-    if key is not None:
+    if asked.key is not None:
         raise ConfigurationError(
             "A run inside another boundary was given a key; it is a part of that saga."
         )
-    return Plan(kit, given, on_tool_failure=on_tool_failure, nested=True)
+    return Plan(asked, given, nested=True)
 
 
-def planned(
-    graph: Any,
-    given: Any,
-    config: RunnableConfig | None,
-    kit: AgentKit | None,
-    key: str | None,
-    on_tool_failure: str,
-) -> Plan:
+def planned(graph: Any, given: Any, config: RunnableConfig | None, asked: Asked) -> Plan:
     """Return the plan of a run that no boundary is round; blocks.
 
     Raises:
         ConfigurationError: the run cannot be a boundary as it was asked for.
+        BranchRefused: it would leave effects behind that came after where it begins.
         SagaClosed: the thread's saga has ended.
     """
     if not _can_wait(graph):
-        return Plan(kit, given, on_tool_failure=on_tool_failure, saga_id=key)
-    thread = Thread(threads.thread_of(config or {}), graph.get_state_history(_latest(config)))
-    return _on_thread(thread, given, config or {}, kit, key, on_tool_failure)
+        return Plan(asked, given, saga_id=asked.key)
+    name = threads.thread_of(config or {})
+    snapshots = graph.get_state_history(threads.latest_of(config))
+    return _on_thread(Thread(name, snapshots, threads.checkpoint_of(config)), given, asked)
 
 
 async def planned_async(
-    graph: Any,
-    given: Any,
-    config: RunnableConfig | None,
-    kit: AgentKit | None,
-    key: str | None,
-    on_tool_failure: str,
+    graph: Any, given: Any, config: RunnableConfig | None, asked: Asked
 ) -> Plan:
     """Return the plan of a run that no boundary is round, without blocking the event loop.
 
     Raises:
         ConfigurationError: the run cannot be a boundary as it was asked for.
+        BranchRefused: it would leave effects behind that came after where it begins.
         SagaClosed: the thread's saga has ended.
     """
     if not _can_wait(graph):
-        return Plan(kit, given, on_tool_failure=on_tool_failure, saga_id=key)
+        return Plan(asked, given, saga_id=asked.key)
     name = threads.thread_of(config or {})
-    thread = Thread(name, [s async for s in graph.aget_state_history(_latest(config))])
-
-    def judged() -> Plan:
-        return _on_thread(thread, given, config or {}, kit, key, on_tool_failure)
-
-    return await asyncio.to_thread(judged)
+    snapshots = [s async for s in graph.aget_state_history(threads.latest_of(config))]
+    thread = Thread(name, snapshots, threads.checkpoint_of(config))
+    return await asyncio.to_thread(_on_thread, thread, given, asked)
 
 
-def _on_thread(
-    thread: Thread,
-    given: Any,
-    config: RunnableConfig,
-    kit: AgentKit | None,
-    key: str | None,
-    on_tool_failure: str,
-) -> Plan:
-    threads.check_latest(thread, config)
-    log = Recorded(process_runtime() if kit is None else kit.runtime)
+def _on_thread(thread: Thread, given: Any, asked: Asked) -> Plan:
+    if asked.durability == "exit":
+        _say_exit()
+    log = Recorded(asked.runtime)
     resuming = threads.goes_on(given)
-    saga = key or _saga_on(thread, log, resuming=resuming)
+    saga = asked.key or _saga_on(thread, log, resuming=resuming)
+    lineage = Lineage(thread.snapshots, thread.line)
+    left = travel.check_begin(thread, lineage, log, on_branch=asked.on_branch, named=asked.key)
     answers = GraphAnswers(log.awaits(saga))
     return Plan(
-        kit,
+        asked,
         taken(given, thread.interrupts, answers),
-        on_tool_failure=on_tool_failure,
         saga_id=saga,
-        history=thread.history(resuming=resuming),
+        history=thread.history(lineage.done, resuming=resuming),
         thread=thread.id,
         answers=answers,
+        left=left,
+    )
+
+
+@functools.cache
+def _say_exit() -> None:
+    log.warning(
+        "durability='exit' stores nothing before a run ends: after a crash the graph begins anew, "
+        "and a model may then take another way, so that all is undone. durability='sync' keeps "
+        "each checkpoint before the next effect. (Said once.)"
     )
 
 
@@ -238,42 +277,6 @@ def _saga_on(thread: Thread, log: Recorded, *, resuming: bool) -> str:
     return thread.begun_at(number)
 
 
-class Recorded:
-    """What the log tells of sagas, by the ids of our own; read once each.
-
-    Args:
-        runtime: whose log it is.
-    """
-
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self._found: dict[str, Found | None] = {}
-
-    def state(self, saga: str) -> SagaState | None:
-        """Return where a saga stands; None when it left no record."""
-        found = self._look(saga)
-        return None if found is None else found.view.state
-
-    def awaits(self, saga: str) -> object:
-        """Return what a suspended saga keeps for whoever resumes it, or None."""
-        found = self._look(saga)
-        records = found.effective.records if found is not None else ()
-        suspended = [record for record in records if record.event == Ev.SAGA_SUSPENDED]
-        return facts_of(suspended[-1]).get("awaits") if suspended else None
-
-    def _look(self, saga: str) -> Found | None:
-        if saga not in self._found:
-            wal = self._runtime.wal
-            if not isinstance(wal, FileWAL):
-                raise ConfigurationError(
-                    f"The graph has a checkpointer, so its runs can be interrupted and gone on "
-                    f"with by another process; that needs a log in files, not {wal.address}.",
-                    fix="Give the kit wal='a path'.",
-                )
-            self._found[saga] = look(wal.path, identity.saga_id_of(saga))
-        return self._found[saga]
-
-
 def _can_wait(graph: Any) -> bool:
     """Say whether a graph can stop and be gone on with: it has a checkpointer of its own.
 
@@ -287,29 +290,6 @@ def _can_wait(graph: Any) -> bool:
             fix="Run the outermost graph with saga_run, or make that one a saga_agent.",
         )
     return getattr(graph, "checkpointer", None) not in (None, False)
-
-
-def _latest(config: RunnableConfig | None) -> RunnableConfig:
-    """Return a configuration that names the thread's latest checkpoint."""
-    given = config or {}
-    configurable = dict(given.get("configurable") or {})
-    configurable.pop("checkpoint_id", None)
-    return {**given, "configurable": configurable}
-
-
-def check_policy(kit: AgentKit | None, on_tool_failure: str) -> None:
-    """Refuse a policy that does not exist, or that needs somebody to ask where there is nobody.
-
-    Raises:
-        ConfigurationError: so it is.
-    """
-    one_of("on_tool_failure", on_tool_failure, ON_TOOL_FAILURE)
-    runtime = process_runtime() if kit is None else kit.runtime
-    if on_tool_failure == "ask" and runtime.gate.approval_provider is None:
-        raise ConfigurationError(
-            "on_tool_failure='ask' needs somebody to ask, and the gate has no approval provider.",
-            fix="Give the kit gate=PreFlightGate(approval_provider=GraphApprovals()).",
-        )
 
 
 def _engines_saga(handle: SagaHandle) -> Any:

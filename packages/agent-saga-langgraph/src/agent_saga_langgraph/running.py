@@ -25,7 +25,7 @@ from agent_saga.errors import SagaSuspended
 from agent_saga.kit.agent_kit import AgentKit
 from agent_saga.kit.scopes import last_report
 from agent_saga_langgraph.effects import ToolFailed
-from agent_saga_langgraph.plans import Plan, nested_plan, planned, planned_async
+from agent_saga_langgraph.plans import Asked, Plan, nested_plan, planned, planned_async
 
 __all__ = ["last_report", "saga_run", "saga_run_sync"]
 
@@ -38,6 +38,7 @@ async def saga_run(
     kit: AgentKit | None = None,
     key: str | None = None,
     on_tool_failure: str = "continue",
+    on_branch: str = "refuse",
     **options: Any,
 ) -> Any:
     """Run a graph or agent as one transaction and return the framework's own result.
@@ -50,19 +51,23 @@ async def saga_run(
         key: an id of your own for the saga: running again under it repeats no effect.
         on_tool_failure: "continue" (a tool error is not a run failure), "rollback", or "ask" a
             human through the gate.
+        on_branch: what happens when effects stand that came after the checkpoint that the run
+            begins at: "refuse", or "keep" them; see `rollback_to`.
         options: further options of `ainvoke`.
 
     Raises:
         SagaAborted: the run failed and was undone; see its report.
         SagaClosed: the thread's saga was undone, or has ended.
+        BranchRefused: effects stand that came after the checkpoint that the run begins at.
         ClaimRefused: another run goes on in the same saga.
 
     A crash leaves a durable record of every effect; the thread can be gone on with, or recovery
     undoes the saga.
     """
-    plan = nested_plan(input, kit, key, on_tool_failure)
+    asked = Asked(kit, key, on_tool_failure, on_branch, options.get("durability"))
+    plan = nested_plan(input, asked)
     if plan is None:
-        plan = await planned_async(graph, input, config, kit, key, on_tool_failure)
+        plan = await planned_async(graph, input, config, asked)
     run, result = Run(plan), None
     try:
         async with plan.scope() as saga:
@@ -85,6 +90,7 @@ def saga_run_sync(
     kit: AgentKit | None = None,
     key: str | None = None,
     on_tool_failure: str = "continue",
+    on_branch: str = "refuse",
     **options: Any,
 ) -> Any:
     """Run a graph or agent as one transaction; arguments and errors as for `saga_run`.
@@ -92,9 +98,10 @@ def saga_run_sync(
     Raises:
         ConfigurationError: an event loop is running on this thread.
     """
-    plan = nested_plan(input, kit, key, on_tool_failure)
+    asked = Asked(kit, key, on_tool_failure, on_branch, options.get("durability"))
+    plan = nested_plan(input, asked)
     if plan is None:
-        plan = planned(graph, input, config, kit, key, on_tool_failure)
+        plan = planned(graph, input, config, asked)
     run, result = Run(plan), None
     try:
         with plan.scope() as saga:
@@ -145,6 +152,7 @@ class Run:
 
     def given(self, result: Any) -> Any:
         """Return the framework's result, or raise its signal on."""
+        self._plan.note()
         if self._stopped is not None:
             raise self._stopped
         return result

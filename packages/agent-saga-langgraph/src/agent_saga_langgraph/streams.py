@@ -26,7 +26,7 @@ from agent_saga.domain.report import RollbackReport
 from agent_saga.engine.boundary import last_reports
 from agent_saga.errors import SagaSuspended
 from agent_saga.kit.agent_kit import AgentKit
-from agent_saga_langgraph.plans import nested_plan, planned, planned_async
+from agent_saga_langgraph.plans import Asked, nested_plan, planned, planned_async
 from agent_saga_langgraph.running import Run
 
 _END = object()
@@ -40,6 +40,7 @@ async def saga_stream(
     kit: AgentKit | None = None,
     key: str | None = None,
     on_tool_failure: str = "continue",
+    on_branch: str = "refuse",
     **options: Any,
 ) -> AsyncIterator[Any]:
     """Stream a run of a graph or agent as one transaction.
@@ -51,6 +52,7 @@ async def saga_stream(
         kit: whose boundary it is; the process's defaults when not given.
         key: an id of your own for the saga.
         on_tool_failure: "continue", "rollback" or "ask".
+        on_branch: "refuse" or "keep"; see `saga_run`.
         options: further options of `astream`, for example `stream_mode`.
 
     Yields:
@@ -61,12 +63,13 @@ async def saga_stream(
         SagaClosed: the thread's saga was undone, or has ended.
     """
     seat = _Seat()
+    asked = Asked(kit, key, on_tool_failure, on_branch, options.get("durability"))
 
     async def run() -> None:
         try:
-            plan = nested_plan(input, kit, key, on_tool_failure)
+            plan = nested_plan(input, asked)
             if plan is None:
-                plan = await planned_async(graph, input, config, kit, key, on_tool_failure)
+                plan = await planned_async(graph, input, config, asked)
             state = Run(plan)
             with contextlib.suppress(SagaSuspended):
                 async with plan.scope() as saga:
@@ -147,6 +150,7 @@ def saga_stream_sync(
     kit: AgentKit | None = None,
     key: str | None = None,
     on_tool_failure: str = "continue",
+    on_branch: str = "refuse",
     **options: Any,
 ) -> Iterator[Any]:
     """Stream a run of a graph or agent as one transaction; arguments as for `saga_stream`.
@@ -158,11 +162,12 @@ def saga_stream_sync(
         SagaAborted: the run failed and was undone.
         ConfigurationError: an event loop is running on this thread.
     """
+    asked = Asked(kit, key, on_tool_failure, on_branch, options.get("durability"))
 
     def run() -> Generator[Any, None, None]:
-        plan = nested_plan(input, kit, key, on_tool_failure)
+        plan = nested_plan(input, asked)
         if plan is None:
-            plan = planned(graph, input, config, kit, key, on_tool_failure)
+            plan = planned(graph, input, config, asked)
         state, interrupted, left = Run(plan), False, False
         with contextlib.suppress(SagaSuspended), plan.scope() as saga:
             with plan.entered(saga):

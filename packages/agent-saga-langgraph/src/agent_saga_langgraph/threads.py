@@ -10,8 +10,8 @@ Rules of this part:
 - A saga that waits, or whose process died, is gone on with. One that has ended is not; the thread
   of one that was undone is refused, since its state tells of effects that the world no longer has.
 - A new input on a thread that waits drops what waits: what was done there is lost to the graph.
-- Going on from an older checkpoint is refused: the effects of the branch that it leaves would
-  stand.
+- A run that begins at an older checkpoint, or at a copy of one, begins a branch, and a saga of its
+  own; see `travel` for what must be undone before.
 """
 
 from __future__ import annotations
@@ -36,32 +36,59 @@ _GOES_ON = frozenset({SagaState.RUNNING, SagaState.SUSPENDED, SagaState.RELEASED
 
 
 class Thread:
-    """What a graph's checkpointer says about a thread.
+    """What a graph's checkpointer says about a thread, seen from where a run begins.
 
     Args:
         id: the thread's id.
-        latest: its state now; None for one that a graph has never run on.
-        line: the checkpoints that led there, newest first.
+        snapshots: all its checkpoints, newest first.
+        at: the checkpoint that the run begins at; the latest one when empty.
+
+    Attributes:
+        latest: the checkpoint that the run begins at; None on a thread that a graph never ran on.
+        line: that one and those that led to it, newest first.
+        branched: there are checkpoints beside the line, or behind its end.
     """
 
-    __slots__ = ("id", "latest", "line")
+    __slots__ = ("branched", "id", "latest", "line", "snapshots")
 
-    def __init__(self, id: str, snapshots: Iterable[StateSnapshot]) -> None:  # noqa: A002
-        by_id = {checkpoint_of(snapshot.config): snapshot for snapshot in snapshots}
+    def __init__(self, id: str, snapshots: Iterable[StateSnapshot], at: str = "") -> None:  # noqa: A002
         self.id = id
+        self.snapshots = list(snapshots)
+        by_id = {checkpoint_of(snapshot.config): snapshot for snapshot in self.snapshots}
+        if at and at not in by_id:
+            raise ConfigurationError(
+                f"The thread {id!r} has no checkpoint {at!r}.",
+                fix="Take one of graph.get_state_history(config).",
+            )
         self.line: list[StateSnapshot] = []
-        at = next(iter(by_id), "")
+        at = at or next(iter(by_id), "")
         while at in by_id:
             snapshot = by_id.pop(at)
             self.line.append(snapshot)
             at = checkpoint_of(snapshot.parent_config)
+        self.branched = bool(by_id)
         self.latest = self.line[0] if self.line else None
 
     @property
     def saga(self) -> str | None:
         """The id of the saga whose run made the latest checkpoint that a run made."""
-        made = [s for s in self.line if (s.metadata or {}).get("source") not in _BY_HAND]
+        made = [s for s in self.line if not by_hand(s)]
         return saga_of(made[0]) if made else None
+
+    @property
+    def sagas(self) -> set[str]:
+        """The ids of all sagas that the thread may have had."""
+        named = {saga for s in self.snapshots if (saga := saga_of(s)) is not None}
+        ends = ["start", *[checkpoint_of(s.config) for s in self.snapshots]]
+        return named | {f"langgraph:{self.id}:{at}" for at in ends}
+
+    @property
+    def begins_branch(self) -> bool:
+        """Whether a run begins at an older checkpoint, or at a copy or an edit of one."""
+        if not self.branched or self.latest is None:
+            return False
+        older = self.latest is not self.snapshots[0]
+        return older or by_hand(self.latest)
 
     @property
     def waits(self) -> bool:
@@ -78,19 +105,14 @@ class Thread:
         at = checkpoint_of(self.latest.config) if self.latest is not None else "start"
         return f"langgraph:{self.id}:{at}" + (f":{number}" if number > 1 else "")
 
-    def history(self, *, resuming: bool) -> History:
+    def history(self, done: frozenset[str], *, resuming: bool) -> History:
         """Return which supersteps were completed, and which checkpoints still count.
 
         Args:
+            done: the checkpoints of the line whose superstep was completed.
             resuming: the run goes on with what waits; a new input drops it instead.
         """
-        done: set[str] = set()
-        dropped: set[str] = set()
-        for snapshot in self.line:
-            source = (snapshot.metadata or {}).get("source")
-            groups = {"loop": done, "input": dropped}
-            if source in groups:
-                groups[source].add(checkpoint_of(snapshot.parent_config))
+        dropped = {checkpoint_of(s.parent_config) for s in self.line if source_of(s) == "input"}
         if self.latest is not None and not resuming:
             dropped.add(checkpoint_of(self.latest.config))
         known = {checkpoint_of(snapshot.config) for snapshot in self.line}
@@ -124,6 +146,24 @@ def saga_of(snapshot: StateSnapshot | None) -> str | None:
     return saga if isinstance(saga, str) else None
 
 
+def latest_of(config: RunnableConfig | None) -> RunnableConfig:
+    """Return a configuration that names the thread's latest checkpoint."""
+    given = config or {}
+    configurable = dict(given.get("configurable") or {})
+    configurable.pop("checkpoint_id", None)
+    return {**given, "configurable": configurable}
+
+
+def by_hand(snapshot: StateSnapshot) -> bool:
+    """Say whether no run made a checkpoint; a run that begins a branch makes a copy of its own."""
+    return source_of(snapshot) in _BY_HAND and saga_of(snapshot) is None
+
+
+def source_of(snapshot: StateSnapshot) -> str:
+    """Return what made a checkpoint: "input" or "loop" of a run, "update" or "fork" by hand."""
+    return str((snapshot.metadata or {}).get("source"))
+
+
 def stopped_early(snapshot: StateSnapshot) -> bool:
     """Say whether work remains; a task whose writes are stored is not `next`, and not yet done."""
     return bool(snapshot.next or snapshot.tasks)
@@ -132,21 +172,6 @@ def stopped_early(snapshot: StateSnapshot) -> bool:
 def goes_on(given: object) -> bool:
     """Say whether a run's input goes on with what waits, rather than beginning something."""
     return given is None or (isinstance(given, Command) and given.resume is not None)
-
-
-def check_latest(thread: Thread, config: RunnableConfig) -> None:
-    """Refuse to go back in time.
-
-    Raises:
-        ConfigurationError: the configuration names a checkpoint that is not the latest.
-    """
-    wanted = checkpoint_of(config)
-    if wanted and (thread.latest is None or wanted != checkpoint_of(thread.latest.config)):
-        raise ConfigurationError(
-            "The run would begin at an older checkpoint of its thread; the effects of the steps "
-            "after it would stand, and happen again.",
-            fix="Leave checkpoint_id out to go on from the latest one, or take another thread.",
-        )
 
 
 def usable(state: SagaState | None) -> bool:
@@ -165,9 +190,13 @@ def continued(thread: Thread, saga: str, state: SagaState | None, *, resuming: b
 
     Raises:
         SagaClosed: the saga was undone, or has ended while the thread waits.
+
+    A run that begins a branch goes on only with a saga that waits; else it begins one.
     """
     if state in _GOES_ON or (state is None and thread.waits):
         return True
+    if thread.begins_branch:
+        return False
     if state in (None, SagaState.COMMITTED) and not (resuming and thread.waits):
         return False
     how = "has been committed" if state is SagaState.COMMITTED else f"is {state.value}"  # type: ignore[union-attr]
@@ -176,5 +205,6 @@ def continued(thread: Thread, saga: str, state: SagaState | None, *, resuming: b
         "that the world may no longer have, or would repeat them.",
         rule="ended",
         reason="a run cannot go on in a saga that has ended",
-        fix="Take another thread_id; or give key='…' to begin a saga of its own on this thread.",
+        fix="Take another thread_id; or go back to an earlier checkpoint with rollback_to(graph, "
+        "config); or give key='…' to begin a saga of its own on this thread.",
     )

@@ -1,0 +1,79 @@
+"""What the log tells of the sagas of a thread; it is read, and nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from agent_saga.domain import identity
+from agent_saga.domain.effective import facts_of
+from agent_saga.domain.lifecycle import SagaState
+from agent_saga.domain.records import Ev
+from agent_saga.engine.saga import Saga
+from agent_saga.errors import ConfigurationError
+from agent_saga.recovery.claim import Place
+from agent_saga.recovery.rebuild import rebuilt
+from agent_saga.recovery.survey import Found, look, look_at
+from agent_saga.runtime.composition import Runtime
+from agent_saga.wal.file import FileWAL
+
+
+class Recorded:
+    """What the log tells of sagas, by the ids of our own; each is read once.
+
+    Args:
+        runtime: whose log it is.
+
+    Raises:
+        ConfigurationError: on use, if the log is not one in files.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._found: dict[str, Found | None] = {}
+
+    @property
+    def place(self) -> Place:
+        """Where sagas of the log are undone."""
+        engine = self._runtime.engine()
+        bounded = engine.timing._replace(undo_bounded=True, wait_to_settle=True)
+        return Place(engine.with_timing(bounded), self._wal, self._runtime.store)
+
+    @property
+    def _wal(self) -> FileWAL:
+        wal = self._runtime.wal
+        if not isinstance(wal, FileWAL):
+            raise ConfigurationError(
+                f"The graph has a checkpointer, so its runs can be interrupted and gone on with by "
+                f"another process; that needs a log in files, not {wal.address}.",
+                fix="Give the kit wal='a path'.",
+            )
+        return wal
+
+    def state(self, saga: str) -> SagaState | None:
+        """Return where a saga stands; None when it left no record."""
+        found = self.found(saga)
+        return None if found is None else found.view.state
+
+    def awaits(self, saga: str) -> object:
+        """Return what a suspended saga keeps for whoever resumes it, or None."""
+        found = self.found(saga)
+        records = found.effective.records if found is not None else ()
+        suspended = [record for record in records if record.event == Ev.SAGA_SUSPENDED]
+        return facts_of(suspended[-1]).get("awaits") if suspended else None
+
+    def found(self, saga: str) -> Found | None:
+        """Return a saga; None when it left no record."""
+        if saga not in self._found:
+            self._found[saga] = look(self._wal.path, identity.saga_id_of(saga))
+        return self._found[saga]
+
+    def all(self, sagas: Iterable[str]) -> list[Found]:
+        """Return those of several sagas that left records, the earliest first."""
+        ids = {identity.saga_id_of(saga) for saga in sagas}
+        return sorted(look_at(self._wal.path, ids).values(), key=lambda found: found.view.began)
+
+    def rebuilt(self, found: Found) -> Saga:
+        """Return a saga with its steps, to be looked at."""
+        engine = self._runtime.engine()
+        now = engine.clock.monotonic()
+        return rebuilt(engine, found, found.effective.epoch, dead_since=now)
