@@ -4,8 +4,8 @@ Rules of this part:
 
 - Which steps is the caller's to say. A step that cannot be undone is refused before any is.
 - If every step that stands is chosen, the whole saga is undone, and ends so. A committed one that
-  loses a part is undone up to there, and committed again; a suspended one stays suspended. Any other
-  saga loses no part.
+  loses a part is undone up to there, and committed again; a suspended one stays suspended. No other
+  loses a part.
 - The claim is the same as for undoing the whole, so nothing is undone twice; an interrupted undo
   goes on when it is asked for again.
 """
@@ -94,9 +94,7 @@ def check_steps(place: Place, found: Found, chosen: Collection[str]) -> None:
             f"Another part of saga {found.id} is being undone; that was interrupted.",
             fix="Finish that first: agent-saga recover.",
         )
-    if not interrupted and state not in (
-        _LOSES_ALL if _is_all(found, chosen) else _LOSES_A_PART
-    ):
+    if not interrupted and state not in (_LOSES_ALL if _is_all(found, chosen) else _LOSES_A_PART):
         raise UndoRefused(
             f"Saga {found.id} is {state.value}; some of its steps cannot be undone without the "
             "others.",
