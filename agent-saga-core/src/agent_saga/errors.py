@@ -152,10 +152,12 @@ class RefusedError(AgentSagaError):
 
     def decision(self) -> dict[str, object]:
         """Return the verdict as an explainable record: what refused, why, what would change it."""
-        decision: dict[str, object] = {"verdict": "refuse", "rule": self.rule}
-        decision |= {"reason": self.reason, "change": self.fix, "control": self.control}
-        if self.facts:
-            decision["facts"] = self.facts
+        decision: dict[str, object] = {
+            "verdict": "refuse",
+            "rule": self.rule,
+            "reason": self.reason,
+        }
+        decision |= {"change": self.fix, "control": self.control, "facts": self.facts}
         return {name: value for name, value in decision.items() if value}
 
 
@@ -363,10 +365,7 @@ class SuspendRequested(AgentSagaError):
 
 
 class ApprovalPending(SuspendRequested):
-    """A human was asked where an answer can wait; the call did not run, and no thread waits.
-
-    A boundary that it leaves is suspended. Whoever resumes the saga makes the call again, and the
-    answer counts for exactly what was asked.
+    """A human was asked where an answer can wait: the call did not run, the boundary is suspended.
 
     Args:
         message: what it waits for.
@@ -396,6 +395,12 @@ class DuplicateSaga(AgentSagaError):
     """A saga of this id exists already."""
 
     code = "SAGA-407"
+
+
+class UndoIncomplete(SagaError):
+    """What was to be undone was not undone completely; the report says what may stand."""
+
+    code = "SAGA-409"
 
 
 class CommittedUnsettled(SagaError):
@@ -474,22 +479,6 @@ class UndoRefused(RecoveryError):
     """A saga cannot be undone as asked; nothing was run."""
 
     code = "SAGA-702"
-
-
-class UndoIncomplete(RecoveryError):
-    """What was to be undone was not undone completely; the report says what may stand.
-
-    Args:
-        message: what happened.
-        report: what was undone, and what was not.
-        fix: the next thing to do.
-    """
-
-    code = "SAGA-704"
-
-    def __init__(self, message: str, *, report: RollbackReport, fix: str = "") -> None:
-        super().__init__(message, fix=fix)
-        self.report = report
 
 
 class StateError(AgentSagaError):
