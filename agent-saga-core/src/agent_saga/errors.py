@@ -397,12 +397,6 @@ class DuplicateSaga(AgentSagaError):
     code = "SAGA-407"
 
 
-class UndoIncomplete(SagaError):
-    """What was to be undone was not undone completely; the report says what may stand."""
-
-    code = "SAGA-409"
-
-
 class CommittedUnsettled(SagaError):
     """The boundary ended well, but some effect in it is unknown, or stands undeclared."""
 

@@ -26,7 +26,7 @@ from agent_saga.domain.lifecycle import SagaState
 from agent_saga.domain.report import RollbackReport
 from agent_saga.engine.boundary import last_reports
 from agent_saga.engine.saga import Saga
-from agent_saga.errors import BranchRefused, SagaClosed, UndoIncomplete, UndoRefused
+from agent_saga.errors import BranchRefused, SagaClosed, SagaError, UndoRefused
 from agent_saga.kit.agent_kit import AgentKit
 from agent_saga.recovery.survey import Found
 from agent_saga.recovery.undo_steps import check_steps, stands, undo_steps
@@ -177,7 +177,7 @@ async def rollback_to(
 
     Raises:
         UndoRefused: an effect cannot be undone, or cannot be placed; nothing was undone.
-        UndoIncomplete: an inverse did not succeed; the thread is as it was.
+        SagaError: an inverse did not succeed; the thread is as it was.
         SagaClosed: the checkpoint tells of effects that were undone.
         ClaimRefused: a run is going on.
 
@@ -243,7 +243,7 @@ def _rolled_back(thread: Thread, log: Recorded, by: str, reason: str) -> Rollbac
         report = undo_steps(log.place, part.found.id, part.steps, by=by, reason=reason)
         _add(whole, report)
         if report.standing:
-            raise UndoIncomplete(
+            raise SagaError(
                 f"Thread {thread.id!r} was not taken back: an effect may stand.\n"
                 f"{report.summary()}",
                 report=whole,
