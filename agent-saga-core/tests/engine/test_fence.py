@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from agent_saga import Compensation, SagaAborted, SagaFenced
+from agent_saga.controls.control import Control
+from agent_saga.controls.installed import INSTALLED
 
 
 class Boom(Exception):
@@ -89,3 +93,64 @@ def test_a_fence_of_the_whole_writer_holds_for_every_saga(mode, kit, world, char
 
     assert isinstance(mode.attempt(kit, body).cause, SagaFenced)
     assert world.charges == []
+
+
+class Slow(Control):
+    """A control that takes its time for its last look; meanwhile another process takes over."""
+
+    name = "slow"
+
+    def __init__(self, wal):
+        self.wal = wal
+        self.over = threading.Event()
+
+    def check(self, call):
+        """Let everything go on."""
+
+    def recheck(self, call):
+        if self.over.is_set():
+            self.wal.fence(call.saga)
+
+    def undoing(self, saga):
+        if self.over.is_set():
+            self.wal.fence(saga)
+
+
+@pytest.fixture
+def slow(wal):
+    control = Slow(wal)
+    INSTALLED.put("switch", control)
+    yield control
+    INSTALLED.put("switch", None)
+
+
+@pytest.mark.guarantee("FENCE-2")
+def test_a_takeover_during_the_last_look_of_a_control_stops_the_call(
+    mode, slow, kit, world, charge
+):
+    """The fence is looked at last: nothing waits between it and the call."""
+
+    async def body(saga):
+        await mode.call(charge, 1)
+        slow.over.set()
+        await mode.call(charge, 2)
+
+    error = mode.attempt(kit, body)
+    assert isinstance(error.cause, SagaFenced)
+    assert world.amounts == [1]
+    assert not error.report.clean
+
+
+@pytest.mark.guarantee("FENCE-2")
+def test_a_takeover_during_the_last_look_of_a_control_stops_the_inverse(
+    mode, slow, kit, world, charge
+):
+    async def body(saga):
+        await mode.call(charge, 1)
+        slow.over.set()
+        raise Boom
+
+    error = mode.attempt(kit, body)
+    assert world.refunds == []
+    assert error.report.outcome == "RELEASED"
+    assert not error.report.clean

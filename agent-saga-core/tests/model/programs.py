@@ -18,6 +18,9 @@ from model.scheduler import DIE, Process, Scene, ended
 from model.stage import BLIND, ModelStore, ModelWAL, Stage, stage, use
 
 from agent_saga import AgentKit, Applied, NotApplied, Observation, Settings, tool
+from agent_saga.controls.installed import INSTALLED
+from agent_saga.controls.switch.kill_switch import KillSwitch
+from agent_saga.controls.switch.store import SwitchStore
 from agent_saga.errors import AgentSagaError
 from agent_saga.recovery.claim import Place
 from agent_saga.recovery.daemon import Daemon
@@ -39,6 +42,7 @@ class Plan(NamedTuple):
         together: the second step is made by a thread of its own, which nobody waits for.
         network: requests may be on their way for a while.
         blind: daemons may take the owner for dead although it lives.
+        stops: somebody halts everything ("halt"), or quarantines the saga ("quarantine").
     """
 
     daemons: int = 2
@@ -47,6 +51,7 @@ class Plan(NamedTuple):
     together: bool = False
     network: bool = False
     blind: bool = False
+    stops: str = ""
 
 
 # --- the tools ------------------------------------------------------------------------------------
@@ -129,6 +134,7 @@ class Owner:
         here = stage()
         here.here(process)
         kit = AgentKit("model", wal=ModelWAL(here.log, process), settings=SETTINGS)
+        kit.runtime.store = ModelStore(process)
         with contextlib.suppress(Exception):
             with kit.transaction():
                 charge("a")
@@ -172,6 +178,27 @@ def operator(process: Process) -> None:
                 retry_case(place, case.id, by="the operator")
 
 
+def halts(process: Process) -> None:
+    """Halt everything; from now on it is told that it is halted."""
+    here = stage()
+    here.here(process)
+    process.stop("halts")
+    switch = KillSwitch(SwitchStore(ModelStore(process)), clock=here.clock)
+    switch.halt(reason="the model says so", by="the watch")
+    here.halted_at = len(here.order)
+
+
+def quarantines(process: Process) -> None:
+    """Quarantine the only saga; from now on it is told that it is quarantined."""
+    here = stage()
+    here.here(process)
+    process.stop("quarantines")
+    switch = KillSwitch(SwitchStore(ModelStore(process)), clock=here.clock)
+    saga = next(r.saga for r in here.written.values() if r.saga)
+    switch.quarantine(saga, reason="the model says so", by="the watch")
+    here.halted_at = here.quarantined_at = len(here.order)
+
+
 def network(process: Process) -> None:
     """Bring requests to the provider, one by one."""
     here = stage()
@@ -185,9 +212,9 @@ def network(process: Process) -> None:
 
 def _place(process: Process) -> Place:
     wal = ModelWAL(stage().log, process)
-    engine = Runtime(wal=wal, settings=SETTINGS).engine()
-    engine.clock = stage().clock
-    return Place(engine, wal, ModelStore(process))
+    runtime = Runtime(wal=wal, settings=SETTINGS)
+    runtime.store = ModelStore(process)
+    return Place(runtime.engine(), wal, runtime.store)
 
 
 def _locks_of_owner(here: Stage) -> list[Path]:
@@ -206,6 +233,7 @@ def scene(plan: Plan, second: Callable[[str], object] = book) -> Iterator[Scene]
     here = Stage(Path(folder.name))
     use(here)
     made = Scene(_processes(plan, second), here.shared, here.power_fails, here)
+    INSTALLED.put("switch", KillSwitch() if plan.stops else None)
     try:
         with ended(made):
             yield made
@@ -213,6 +241,7 @@ def scene(plan: Plan, second: Callable[[str], object] = book) -> Iterator[Scene]
         for process in made.processes:
             for give_back in process.at_death:
                 give_back()
+        INSTALLED.put("switch", None)
         folder.cleanup()
 
 
@@ -227,6 +256,10 @@ def _processes(plan: Plan, second: Callable[[str], object]) -> list[Process]:
         processes.append(beside)
     if plan.operator:
         processes.append(Process(len(processes), operator))
+    if plan.stops:
+        watch = Process(len(processes), halts if plan.stops == "halt" else quarantines)
+        watch.idle = lambda: not any(r.saga for r in stage().written.values())
+        processes.append(watch)
     if plan.network:
         bringing = Process(len(processes), network)
         bringing.idle = lambda: not stage().on_its_way
@@ -249,7 +282,10 @@ def finish(here: Stage) -> None:
     here.here(process)
     here.arrive()
     place = _place(process)
-    place = Place(place.engine, place.wal, here.store)
+    if here.quarantined_at is not None:
+        for saga in {r.saga for r in here.written.values() if r.saga}:
+            KillSwitch(SwitchStore(place.store)).release_saga(saga, by="the watch")
+    here.released_at = len(here.order)
     Daemon(lambda: place, str(here.log), by="the last").sweep(patient=True)
     place.wal.barrier_sync()
     place.wal.close()

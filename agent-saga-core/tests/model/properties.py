@@ -7,6 +7,8 @@ P3  Clean means that every effect was undone, or committed as told; who is told 
 P4  No inverse without its effect, and no effect behind its inverse.
 P5  Inverses run against the order in which the effects happened.
 P6  Every saga reaches an end, or a human.
+P7  No effect that was not announced before a halt or a quarantine was acknowledged; no inverse that
+    was not announced before a quarantine was; a halt keeps nobody from undoing.
 P11 Of an owner that was taken over, nothing written afterwards counts.
 """
 
@@ -17,6 +19,7 @@ from typing import Any
 
 from model.stage import Stage
 
+from agent_saga.domain import identity
 from agent_saga.domain.effective import effective
 from agent_saga.domain.lifecycle import SagaState, StepState
 from agent_saga.domain.records import Ev
@@ -46,6 +49,19 @@ class Verdict:
     @property
     def names(self) -> set[str]:
         return {name for _, name, _ in self.here.applied}
+
+    def called(self, place: int, purpose: str) -> bool:
+        """Say whether a call was made that the record at a place announces."""
+        _, made = self.here.order[place]
+        key = identity.idempotency_key(made.saga, made.step, made.generation, purpose)
+        again = [
+            later
+            for later, (_, record) in enumerate(self.here.order)
+            if later > place and (record.event, record.step) == (made.event, made.step)
+        ]
+        end = min(again, default=len(self.here.order))
+        return any(e.what == "called" and e.key == key and place < e.at <= end
+                   for e in self.here.events)  # fmt: skip
 
     def first(self, what: str, kind: str, name: str) -> int | None:
         """The place of the first event of a kind."""
@@ -116,6 +132,18 @@ def p6_ends(seen: Verdict) -> None:
             assert told or not open_step, f"a step is {step.state.value} and nobody is told"
 
 
+def p7_halted(seen: Verdict) -> None:
+    here = seen.here
+    for place, (_, record) in enumerate(here.order):
+        if here.halted_at is not None and record.event == Ev.STEP_INTENT:
+            late = place >= here.halted_at and seen.called(place, identity.FORWARD)
+            assert not late, "a call was made that was announced behind a halt"
+        if here.quarantined_at is not None and record.event == Ev.STEP_COMPENSATING:
+            late = here.quarantined_at <= place < here.released_at
+            called = late and seen.called(place, identity.INVERSE)
+            assert not called, "an inverse was run that was announced in quarantine"
+
+
 def p11_fenced(seen: Verdict) -> None:
     """Judged by the order in which records were written, which no reader knows."""
     records = [one.record for one in seen.here.order if one.record.saga]
@@ -137,6 +165,7 @@ PROPERTIES: dict[str, Callable[[Verdict], Any]] = {
     "P4": p4_no_inverse_alone,
     "P5": p5_order,
     "P6": p6_ends,
+    "P7": p7_halted,
     "P11": p11_fenced,
 }
 

@@ -32,10 +32,14 @@ class Died(BaseException):
 
 
 class Decision(NamedTuple):
-    """Which process goes on, and what becomes of its operation."""
+    """Which process goes on, what becomes of its operation, and which that is."""
 
     process: int
     action: str
+    at: str = ""
+
+    def __str__(self) -> str:
+        return f"process {self.process}, {self.at}: {self.action}"
 
 
 class Process:
@@ -127,6 +131,11 @@ class Process:
         """Say whether it can be chosen."""
         kept = any(one.locks and one is not self and not one.ended for one in self.group)
         return not (self.dead or self.ended or kept or self.idle())
+
+    def calls(self) -> bool:
+        """Say whether it stands directly before a call."""
+        stands = self.at.startswith(("forward ", "inverse "))
+        return stands and not (self.dead or self.ended)
 
     def die(self) -> None:
         """Be no more, with every thread of this process."""
@@ -247,7 +256,7 @@ class Search:
         for process in order:
             if process.number != last and last in {p.number for p in alive} and not may_switch:
                 continue
-            options.append(Decision(process.number, GO))
+            options.append(Decision(process.number, GO, process.at))
             for offer in [one for one in process.offers[1:] if one in self._bounds.offers]:
                 bound, used = (
                     (self._bounds.deaths, spent.deaths)
@@ -255,7 +264,7 @@ class Search:
                     else (self._bounds.surprises, spent.surprises)
                 )
                 if used < bound:
-                    options.append(Decision(process.number, offer))
+                    options.append(Decision(process.number, offer, process.at))
         return options
 
 

@@ -36,6 +36,7 @@ class Event(NamedTuple):
     kind: str
     name: str
     key: str
+    at: int
 
 
 class Written(NamedTuple):
@@ -48,10 +49,10 @@ class Written(NamedTuple):
 class Clock:
     """Stands still until somebody sleeps; its wall clock is never the same day twice."""
 
-    def __init__(self, arrive: Callable[[], object]) -> None:
+    def __init__(self, before: Callable[[], object]) -> None:
         self.now = 0.0
         self._looks = 0
-        self._arrive = arrive
+        self._before = before
 
     def now_us(self) -> int:
         self._looks += 1
@@ -62,8 +63,8 @@ class Clock:
         return self.now
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass: whatever is on its way arrives first."""
-        self._arrive()
+        """Let time pass: whatever can arrive late has arrived before."""
+        self._before()
         self.now += seconds
 
 
@@ -73,7 +74,7 @@ class Stage:
     def __init__(self, folder: Path) -> None:
         self.log = folder / "log"
         self.store = MemoryStateStore()
-        self.clock = Clock(self.arrive)
+        self.clock = Clock(self.before_time_passes)
         self.processes: dict[int, Process] = {}
         self.applied: list[tuple[str, str, str]] = []
         self.calls: list[tuple[str, str, str]] = []
@@ -87,8 +88,9 @@ class Stage:
         self.stored: dict[str, bytes] = {}
         self.taken_for_dead: set[int] = set()
         self.returned = False
-        self.halted = False
-        self.after_halt: list[str] = []
+        self.halted_at: int | None = None
+        self.quarantined_at: int | None = None
+        self.released_at = 0
         self.group: list[Process] = []
 
     def current(self) -> Process:
@@ -104,16 +106,13 @@ class Stage:
     def call(self, kind: str, name: str, key: str, *, keyed: bool) -> None:
         """A request reaches the provider, whatever becomes of its answer."""
         process = self.current()
-        halted = self.halted
         action = process.stop(f"{kind} {name}", DIE, LOST, FAILS, HELD)
         self.calls.append((kind, name, key))
-        self.events.append(Event("called", kind, name, key))
+        self.note("called", kind, name, key)
         if action == FAILS:
             raise ConnectionError("it did not arrive")
         if kind == "forward" and key not in self.announced():
             self.unannounced.append(name)
-        if kind == "forward" and halted:
-            self.after_halt.append(name)
         if action == HELD:
             self.on_its_way.append((kind, name, key, keyed))
             raise ConnectionError("nobody answers")
@@ -121,12 +120,25 @@ class Stage:
         if action == LOST:
             raise ConnectionError("the answer is lost")
         process.stop(f"answer of {kind} {name}", DIE)
-        self.events.append(Event("answered", kind, name, key))
+        self.note("answered", kind, name, key)
 
     def takes_hold(self, kind: str, name: str, key: str, *, keyed: bool) -> None:
         if not (keyed and (kind, name, key) in self.applied):
             self.applied.append((kind, name, key))
-            self.events.append(Event("took hold", kind, name, key))
+            self.note("took hold", kind, name, key)
+
+    def note(self, what: str, kind: str, name: str, key: str) -> None:
+        """Remember something that the provider saw, and how many records there were then."""
+        self.events.append(Event(what, kind, name, key, len(self.order)))
+
+    def before_time_passes(self) -> None:
+        """Wait until nobody is about to call, as `settle_after` assumes; then let all arrive."""
+        here = self.current()
+        here.idle = lambda: any(one.calls() for one in self.group if one is not here)
+        if here.idle():
+            here.stop("waits for calls that come late")
+        here.idle = lambda: False
+        self.arrive()
 
     def arrive(self) -> None:
         """Let everything arrive that is on its way."""
@@ -182,10 +194,14 @@ class Stage:
         log = tuple(
             (writers[w], r.event, r.epoch, r.step) for (w, _), r in self.written.items() if r.saga
         )
-        store = tuple(sorted((doc["epoch"], doc["owner"] is None, doc["ended"])
-                             for _, doc in self.store.scan("claim/")))  # fmt: skip
+        store = tuple(
+            sorted(
+                (doc["epoch"], doc["owner"] is None, doc["ended"])
+                for _, doc in self.store.scan("claim/")
+            )
+        )
         world = tuple((kind, name) for kind, name, _ in self.applied)
-        rest = (len(self.synced), len(self.on_its_way), len(self.taken_for_dead), self.halted)
+        rest = (len(self.synced), len(self.on_its_way), len(self.taken_for_dead), self.halted_at)
         return hash((log, store, world, rest))
 
 
@@ -305,6 +321,7 @@ class ModelStore(MemoryStateStore):
     """One process's way to the store: it stops before every use."""
 
     def __init__(self, process: Process) -> None:
+        super().__init__()
         self.process = process
         self.stage = stage()
 

@@ -70,6 +70,7 @@ def alone(monkeypatch):
     monkeypatch.setattr("agent_saga.engine.drive_sync.time", _Time)
     monkeypatch.setattr("agent_saga.runtime.composition.SYSTEM_CLOCK", _Clock)
     monkeypatch.setattr("agent_saga.wal.base._now", _Time.monotonic)
+    monkeypatch.setattr("agent_saga.controls.switch.store.signal_of", lambda store, name: None)
     if MUTANT:
         MUTANTS[MUTANT].make(monkeypatch)
     logging.disable(logging.CRITICAL)
@@ -100,6 +101,8 @@ SCENES = {
         book,
         Bounds(3, 1, 1, USUAL),
     ),
+    "halted": (Plan(1, stops="halt"), book, Bounds(3, 1, 1, USUAL)),
+    "quarantined": (Plan(1, stops="quarantine"), book, Bounds(3, 1, 1, USUAL)),
     "taken for dead": (Plan(2, blind=True), book, Bounds(3, 0, 2, USUAL | {BLIND})),
     "taken for dead, the owner commits": (
         Plan(1, blind=True, fails=False),
@@ -122,7 +125,7 @@ def searched(name: str, states: int) -> Search:
             finish(played.stage)
             check(played.stage)
         except BaseException as error:
-            error.add_note("\n".join(f"{one.process} {one.action}" for one in decisions))
+            error.add_note("\n".join(map(str, decisions)))
             error.add_note("\n".join(map(str, played.stage.events)))
             error.add_note("\n".join(f"{w[-4:]} {r.seq} ep {r.epoch} {r.event} {r.step[:6]}"
                                      for w, r in played.stage.order))  # fmt: skip

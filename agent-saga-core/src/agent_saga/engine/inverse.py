@@ -163,12 +163,13 @@ def _announced(
     if not step.tool.reversible:
         cut = yield Durable(seq)
     if cut is None:
+        cut = yield from kept_from_undoing(saga)
+    if cut is None:
+        # Last: nothing waits between it and the call.
         try:
             saga.engine.wal.check_fence(saga.id, saga.epoch, seq)
         except RefusedError as refusal:
             cut = refusal
-    if cut is None:
-        cut = yield from kept_from_undoing(saga)
     if cut is not None:
         journal.step_event(
             step, Ev.STEP_COMPENSATION_NOT_APPLIED, by="engine", evidence="it was not started"

@@ -142,7 +142,7 @@ def _prepared(step: Step, form: Form) -> Protocol[BaseException | None]:
 
 
 def _announced(step: Step) -> Protocol[BaseException | None]:
-    """Write the intent, wait until it is durable, check the fence."""
+    """Write the intent, wait until it is durable, look at the switch, check the fence."""
     saga = step.scope.saga
     tool = step.tool
     again = step.state is StepState.UNKNOWN
@@ -156,10 +156,11 @@ def _announced(step: Step) -> Protocol[BaseException | None]:
     else:
         seq = journal.intent(step)
     cut = yield Durable(seq)
-    if cut is None:
-        cut = fence_cut(step, seq) or changed(step)
     if cut is None and saga.engine.gate.rechecks:
         cut = yield from rechecked(step)
+    if cut is None:
+        # Last, since looking at the switch may take a while: nothing waits between it and the call.
+        cut = fence_cut(step, seq) or changed(step)
     if cut is None:
         return None
     return _not_started(step, cut, again=again)
