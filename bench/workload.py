@@ -1,7 +1,9 @@
-"""What the benchmarks run: one kit with a gate of two rules, and its tools.
+"""What the benchmarks run: one kit with a full gate, and its tools.
 
 Rules of this part:
 
+- The full gate is the log's kill switch, a circuit breaker, three limits that count in memory, and
+  two rules; none of them refuses anything here.
 - The tools do nothing, so that what is measured is the engine's own cost.
 - Arguments, result and inverse of one call are 225 bytes of JSON together; the record that stands
   for the speed of this machine is 366 bytes of `json.dumps`.
@@ -21,14 +23,22 @@ from typing import Any, Final
 
 from agent_saga import (
     AgentKit,
+    BudgetLimit,
+    CircuitBreaker,
     FileWAL,
+    MemoryLimitStore,
     PreFlightGate,
+    RateLimit,
     Rule,
     SagaAborted,
     SagaTool,
     Settings,
     arg_exceeds,
+    by_arg,
+    by_tool,
     compensator,
+    set_breaker,
+    set_limit_store,
     tool_is,
 )
 from agent_saga.wal.os_port import OsPort
@@ -86,12 +96,19 @@ def look_sync(customer: str, amount: int, currency: str, order: str, note: str) 
 
 
 def gate() -> PreFlightGate:
-    """Return a gate with two rules: one for every amount, one for another tool."""
+    """Return the full gate; every kit of the process then has the same breaker and counts."""
+    set_breaker(CircuitBreaker())
+    set_limit_store(MemoryLimitStore())
     return PreFlightGate(
         [
             Rule("large", arg_exceeds("amount", 100_000), then="ask"),
             Rule("no wires", tool_is("wire.*"), then="refuse"),
-        ]
+        ],
+        limits=[
+            BudgetLimit("spend", "amount", 10**18, 86_400),
+            BudgetLimit("customer", "amount", 10**18, 86_400, by_arg("customer")),
+            RateLimit("velocity", 10**12, 60, by_tool),
+        ],
     )
 
 

@@ -28,7 +28,7 @@ def figures(effort: Effort) -> list[Figure]:
             effort.rounds,
             ("J",),
         )
-    gated = "gate of 2 rules (limits, breaker, switch are not built)"
+    gated = "full gate"
     return [
         Figure(
             GROUP,

@@ -24,6 +24,7 @@ DIGITS: Final = 40
 """The most digits on either side of the point."""
 
 _BOUND: Final = 10**DIGITS
+_QUICK: Final = 2**53
 _WRITTEN: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 _EXACT: Final = Context(
     prec=4 * DIGITS, traps=[Inexact, InvalidOperation, Overflow, Underflow], Emin=-999, Emax=999
@@ -39,7 +40,8 @@ def number_of(value: object) -> Number:
     """
     kind = type(value)
     if kind is int:
-        return _bounded(value)  # type: ignore[arg-type]
+        whole: int = value  # type: ignore[assignment]
+        return whole if -_QUICK < whole < _QUICK else _bounded(whole)
     if isinstance(value, bool):
         raise TypeError(f"{value!r} is no number")
     if isinstance(value, int):

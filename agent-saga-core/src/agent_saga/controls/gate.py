@@ -131,7 +131,8 @@ class Gate:
         controls: all of them, in their order.
         checks, rechecks, releases, endings, records: their methods, each only where it is made use
             of; so that what no control needs costs nothing.
-        calm: says, without a wait, that no control would keep a step; see `Control.calm`.
+        calm: says, without a wait, that no control would keep a step (see `Control.calm`); None
+            where one of them always looks at the step.
         stops: judges of calls that waited for a thread. undoings: judges before each inverse.
         reads_arguments: a verdict counts for the arguments that were judged.
         provider, timeout: who can ask a human, and how long a human has.
@@ -173,7 +174,8 @@ class Gate:
         self.undoings: tuple[Callable[[str], Wait | None], ...] = tuple(
             [c.undoing for c in self._with("undoing")]
         )
-        self.calm = _all_calm([c.calm for c in self.controls])
+        able = len(self._with("calm")) == len(self.controls)
+        self.calm = _all_calm([c.calm for c in self.controls]) if able else None
 
     def _with(self, method: str) -> list[Control]:
         ours = getattr(Control, method)

@@ -29,7 +29,7 @@ from agent_saga.plugins.callables import is_async_callable
 from agent_saga.wal.encoding import mac, same_arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from agent_saga.engine.saga import Saga
     from agent_saga.engine.step import Step
@@ -44,7 +44,7 @@ def judged(step: Step) -> Verdict:
     """Judge a step that nobody was asked about; None lets it go on."""
     gate = step.scope.saga.engine.gate
     tool = step.tool
-    if not tool.irreversible and gate.calm(look=tool.reversible):
+    if gate.calm is not None and not tool.irreversible and gate.calm(look=tool.reversible):
         step.call = None
         return None
     call = step.call = _view(step)
@@ -103,7 +103,7 @@ def rechecked(step: Step) -> Protocol[BaseException | None]:
     """Have the controls that ask for it judge directly before the call."""
     call, gate = step.call, step.scope.saga.engine.gate
     if call is None:
-        if gate.calm(look=True):
+        if gate.calm is not None and gate.calm(look=True):
             return None
         call = _view(step)  # every control of such a gate judges here as it judged before
     return (yield from _all_of(gate.rechecks, call))
@@ -112,7 +112,7 @@ def rechecked(step: Step) -> Protocol[BaseException | None]:
 def stopped(step: Step) -> BaseException | None:
     """Return what keeps a call from being made that waited for a thread; on that thread."""
     gate = step.scope.saga.engine.gate
-    if gate.calm(look=True):
+    if gate.calm is not None and gate.calm(look=True):
         return None
     judging = _all_of(gate.stops, step.call or _view(step))
     return SyncDriver(step.scope.saga.engine).drive(judging)
@@ -148,9 +148,9 @@ def handed_back(step: Step) -> Protocol[None]:
     call.held = None
 
 
-def attempt_ended(step: Step, how: str, error: BaseException | None = None) -> Protocol[None]:
+def carried_out(step: Step, uses: Iterable[Use]) -> Protocol[None]:
     """Carry out what controls want done now that an attempt has ended; see `told`."""
-    for use in told(step, how, error):
+    for use in uses:
         ending: Ending = yield use
         _not_raised("a control did not learn how it ended", step, ending)
 

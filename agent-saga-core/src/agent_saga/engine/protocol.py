@@ -28,7 +28,7 @@ from agent_saga.engine.derive import called
 from agent_saga.engine.earlier import earlier, read, repeats_safely
 from agent_saga.engine.endings import Kind, answered, evidence, kind_of, may_fall_back, may_retry
 from agent_saga.engine.judging import (
-    attempt_ended,
+    carried_out,
     changed,
     decided,
     handed_back,
@@ -36,6 +36,7 @@ from agent_saga.engine.judging import (
     judged_again,
     rechecked,
     stopped,
+    told,
 )
 from agent_saga.engine.outcome import applied, record_inverse_problem
 from agent_saga.engine.requests import (
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from agent_saga.engine.wrap import Invocation
 
 log = logging.getLogger("agent_saga.engine")
+_APPLIED = Kind.APPLIED.value
 
 
 def repeated(step: Step, call: Invocation) -> Protocol[Outcome]:
@@ -87,8 +89,8 @@ def step_protocol(step: Step, *, again: bool = False) -> Protocol[Outcome]:
         ending = yield call
         if ending.error is not None:
             return (yield from _failed(step, call, ending, harmless=harmless))
-        if saga.engine.gate.endings:
-            yield from attempt_ended(step, Kind.APPLIED.value)
+        if saga.engine.gate.endings and (uses := told(step, _APPLIED)):
+            yield from carried_out(step, uses)
         outcome, seq = _committed(step, ending.value)
         return (yield from _waited(step, outcome, seq)) if seq else outcome
     finally:
@@ -239,10 +241,10 @@ def _failed(step: Step, call: Call, ending: Ending, *, harmless: bool) -> Protoc
     while True:
         error = ending.error
         if error is None:
-            yield from attempt_ended(step, Kind.APPLIED.value)
+            yield from carried_out(step, told(step, _APPLIED))
             return (yield from _succeeded(step, ending.value))
         kind = kind_of(step, tool.form, ending, call.args, call.kwargs)
-        yield from attempt_ended(step, kind.value, ending.error)
+        yield from carried_out(step, told(step, kind.value, error))
         harmless = harmless and kind is Kind.NOT_APPLIED
         _note(step, ending)
         if policy is None or number > policy.max_retries or ending.running:

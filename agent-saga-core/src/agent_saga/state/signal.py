@@ -75,10 +75,11 @@ class FileSignal:
     Crash: a ring that returned is durable.
     """
 
-    __slots__ = ("_known", "path")
+    __slots__ = ("_known", "_text", "path")
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._text = str(path)
         self._known: tuple[object, int] = (None, 0)
 
     def seen(self) -> object:
@@ -88,7 +89,7 @@ class FileSignal:
             StateError: it cannot be looked at.
         """
         try:
-            found = os.stat(self.path)  # noqa: PTH116 - before every effect; a Path takes longer
+            found = os.stat(self._text)  # noqa: PTH116 - before every effect; a Path takes longer
         except FileNotFoundError:
             return None
         except OSError as error:

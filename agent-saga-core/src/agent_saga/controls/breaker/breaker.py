@@ -150,8 +150,8 @@ class Breaker(Control):
 
     def ended(self, call: CallView, ending: str, error: BaseException | None = None) -> Use | None:
         """Count how an attempt ended."""
-        good = self._says(ending, error)
-        if _is_probe(call):
+        good = ending == "applied" or self._says(ending, error)
+        if call.held is not None and _is_probe(call):
             return self._probe_ended(call, good)
         if good is None:
             return None

@@ -13,7 +13,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from time import monotonic as _monotonic
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from agent_saga.controls.amounts import Number, add
 from agent_saga.controls.limits.limit import Limit
@@ -24,7 +25,7 @@ from agent_saga.wal.os_port import restart_after_fork
 __all__ = ["MemoryLimitStore", "Taken"]
 
 
-class Taken(NamedTuple):
+class Taken(Struct, frozen=True):
     """One amount that was counted for a call, and where."""
 
     window: Window
@@ -74,7 +75,10 @@ class MemoryLimitStore:
                 ends = window.ends
                 if ends and ends[0] + limit.window <= now:
                     window.prune(limit.window, now)
-                if add(window.total, amount) > limit.most and limit.name not in forced:
+                total = window.total
+                # The sum of two ints needs no care; most amounts are ints.
+                total = total + amount if type(total) is type(amount) is int else add(total, amount)
+                if total > limit.most and limit.name not in forced:
                     overs.append(over(limit, scope, amount, window, now))
                 found.append(window)
             if not overs:
@@ -85,8 +89,8 @@ class MemoryLimitStore:
     def give_back(self, taken: Sequence[Taken]) -> None:
         """Hand back what a call took that did not start."""
         with self._lock:
-            for window, entry, amount in taken:
-                window.give_back(entry, amount)
+            for one in taken:
+                one.window.give_back(one.entry, one.amount)
 
     def usage(self) -> list[Usage]:
         """Return what is counted now, by limit and scope."""

@@ -65,7 +65,8 @@ class Window:
 
     def take(self, amount: Number, length: float, now: float) -> int:
         """Count an amount, and return the name of its entry."""
-        self.total = add(self.total, amount)
+        quick = type(self.total) is type(amount) is int
+        self.total = self.total + amount if quick else add(self.total, amount)
         ends, amounts = self.ends, self.amounts
         count = len(ends)
         if count >= MERGED and now - self.starts[-1] < length / MERGED:

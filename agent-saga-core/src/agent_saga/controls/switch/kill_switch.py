@@ -141,10 +141,6 @@ class KillSwitch(Control):
             Halted: a halt or a drain covers it, or the switches cannot be read.
             Quarantined: its saga is quarantined.
         """
-        return self.recheck(call)
-
-    def recheck(self, call: CallView) -> Wait | None:
-        """Judge a step once more, directly before its call."""
         known = self._known
         if known is None or time.monotonic() - known.at > REREAD or self._moved(known):
             return self._asking(call)
@@ -152,6 +148,8 @@ class KillSwitch(Control):
         if switches.halts or switches.quarantined:
             self._judge(call, switches)
         return None
+
+    recheck = check
 
     def calm(self, *, look: bool) -> bool:
         """Say that nothing is halted, as was read last; `look` also at whether that still holds."""
@@ -201,7 +199,7 @@ class KillSwitch(Control):
             raise refusals.quarantined(entry)
 
     def _moved(self, known: _Known) -> bool:
-        signal = self.store.signal
+        signal = self._store.signal if self._store is not None else None
         try:
             return signal is None or signal.seen() != known.seen
         except StateError:
