@@ -58,6 +58,10 @@ FOUND = {
         {0: Plan(Spec("REVERSIBLE"), forward=[Mode(effect=NEVER, error=NotApplied)])},
         (CallOp(0, "k1", caught=True), CallOp(0, "k1"), CallOp(0, "k1"), Fail()),
     ),
+    "a REVERSIBLE step with a key that failed after its effect, and is called again": Program(
+        {0: Plan(Spec("REVERSIBLE"), forward=[LOST])},
+        (CallOp(0, "k1", caught=True), CallOp(0, "k1"), Fail()),
+    ),
     "a REVERSIBLE step with a key that runs again after its savepoint was undone": Program(
         {0: Plan(Spec("REVERSIBLE"))},
         (Savepoint((CallOp(0, "k1"), Fail()), caught=True), CallOp(0, "k1"), Fail()),

@@ -6,7 +6,16 @@ import threading
 
 import pytest
 
-from agent_saga import ConfigurationError, MemoryWAL, PreFlightGate, Rule, Settings, tool_is
+from agent_saga import (
+    AgentKit,
+    ConfigurationError,
+    MemoryWAL,
+    PreFlightGate,
+    Rule,
+    SagaAborted,
+    Settings,
+    tool_is,
+)
 from agent_saga.runtime.composition import Runtime, process_runtime, timing, tool_pool
 from agent_saga.runtime.logs import canonical, default_wal, set_default_wal, wal_at
 
@@ -57,7 +66,11 @@ def test_a_time_for_inverses_that_was_set_bounds_them_on_this_thread_too():
 def test_the_gate_that_was_given_judges():
     gate = PreFlightGate([Rule("no", tool_is("x"))])
     runtime = Runtime(wal=MemoryWAL(), gate=gate, settings=Settings())
-    assert [rule.name for rule in runtime.engine().gate.rules] == ["no"]
+    kit = AgentKit("judged", gate=gate, wal=MemoryWAL())
+    with pytest.raises(SagaAborted) as caught, kit.transaction():
+        kit.safe_tool(int, "REVERSIBLE", name="x")()
+    assert caught.value.cause.rule == "no"
+    assert len(runtime.engine().gate.checks) == len(kit.runtime.engine().gate.checks)
     assert Runtime(wal=MemoryWAL()).gate.rules == ()
 
 
