@@ -21,6 +21,8 @@ COMMANDS: Final = {
     "halt": "Stop forward steps: everything, one tool, a family of tools, or a tag.",
     "resume": "Lift a halt, or take a saga out of quarantine.",
     "quarantine": "Stop one saga: its steps, its inverses, and recovery of it.",
+    "limits": "Show how much of each budget and rate is used.",
+    "breaker": "Show the breakers of tools that keep failing, and close one by hand.",
     "list": "List the sagas of a log and where each stands.",
     "status": "Tell how the log, its writers, its sagas and their recovery stand now.",
     "show": "Tell the story of one saga: its steps, their inverses, what stands.",

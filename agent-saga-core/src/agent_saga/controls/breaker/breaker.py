@@ -15,7 +15,9 @@ Rules of this part:
 from __future__ import annotations
 
 import logging
+import math
 import threading
+from functools import partial
 from typing import Any, Final, NoReturn
 from weakref import WeakKeyDictionary
 
@@ -113,11 +115,11 @@ class Breaker(Control):
         self.policy = policy
         shared = store is not None or around.wal.capabilities.survives_kill
         self._store = store or (around.store() if shared else MemoryStateStore())
-        self._refresh = REFRESH if shared else float("inf")
+        self._refresh = REFRESH if shared else None
         self._wal = wal if wal is not None else around.wal
         self._clock = clock
         self._tools: dict[str, Counts] = {}
-        self._due = 0.0 if shared else float("inf")
+        self._due = -math.inf
         self.restart_in_child()
         restart_after_fork(self)
 
@@ -133,16 +135,12 @@ class Breaker(Control):
         Raises:
             CircuitOpen: the tool failed too often.
         """
-        if self._due <= self._clock.monotonic():
-            self._due = self._clock.monotonic() + self._refresh
-            return Wait(
-                reading(self._store, KEY), lambda doc, error: self._learnt(call, doc, error)
-            )
-        counts = self._tools.get(call.tool)
-        if counts is None or counts.closed:
-            call.stamp = 0 if counts is None else counts.generation
-            return None
-        return self._asking(call)
+        if self._refresh is not None:
+            now = self._clock.monotonic()
+            if now >= self._due:
+                self._due = now + self._refresh
+                return Wait(reading(self._store, KEY), partial(self._learnt, call))
+        return self._judged(call)
 
     def release(self, call: CallView) -> Use | None:
         """Give a probe's place back; its call did not start, which says nothing about the tool."""
@@ -186,7 +184,14 @@ class Breaker(Control):
         elif doc is not None:
             for tool, found in doc["tools"].items():
                 self._move(tool, found)
-        return self.check(call)
+        return self._judged(call)
+
+    def _judged(self, call: CallView) -> Wait | None:
+        counts = self._tools.get(call.tool)
+        if counts is None or counts.closed:
+            call.stamp = 0 if counts is None else counts.generation
+            return None
+        return self._asking(call)
 
     def _move(self, tool: str, found: dict[str, Any]) -> None:
         counts = self._tools.setdefault(tool, Counts())
