@@ -125,7 +125,7 @@ def lowest(session: nox.Session) -> None:
     """The core's tests with the oldest dependencies that it claims to work with."""
     pins = str(ROOT / "constraints" / "lowest.txt")
     environ = {"UV_CONSTRAINT": pins, "PIP_CONSTRAINT": pins}
-    session.install(*edited(beside(CORE)), *group("test"), env=environ)
+    session.install(*edited(beside(CORE)), *group("test"), *needed([CORE]), env=environ)
     pytest(session, tests_of(CORE))
 
 

@@ -8,6 +8,7 @@ from agent_saga.controls.breaker.breaker import CircuitBreaker as CircuitBreaker
 from agent_saga.controls.breaker.breaker import set_breaker as set_breaker
 from agent_saga.controls.breaker.policy import BreakerPolicy as BreakerPolicy
 from agent_saga.controls.control import CallView as CallView
+from agent_saga.controls.decisions import DecisionRule as DecisionRule
 from agent_saga.controls.gate import PreFlightGate as PreFlightGate
 from agent_saga.controls.limits.chosen import set_limit_store as set_limit_store
 from agent_saga.controls.limits.limit import BudgetLimit as BudgetLimit
@@ -18,10 +19,18 @@ from agent_saga.controls.limits.scopes import by_tool as by_tool
 from agent_saga.controls.limits.scopes import combine as combine
 from agent_saga.controls.limits.shared import FileLimitStore as FileLimitStore
 from agent_saga.controls.limits.shared import LimitStore as LimitStore
+from agent_saga.controls.policy.policy import Policy as Policy
+from agent_saga.controls.predicates import all_of as all_of
+from agent_saga.controls.predicates import any_of as any_of
+from agent_saga.controls.predicates import arg_exceeds as arg_exceeds
+from agent_saga.controls.predicates import arg_in as arg_in
+from agent_saga.controls.predicates import arg_matches as arg_matches
+from agent_saga.controls.predicates import breaks_schema as breaks_schema
+from agent_saga.controls.predicates import not_ as not_
+from agent_saga.controls.predicates import semantics_is as semantics_is
+from agent_saga.controls.predicates import tag_is as tag_is
+from agent_saga.controls.predicates import tool_is as tool_is
 from agent_saga.controls.rules import Rule as Rule
-from agent_saga.controls.rules import arg_exceeds as arg_exceeds
-from agent_saga.controls.rules import semantics_is as semantics_is
-from agent_saga.controls.rules import tool_is as tool_is
 from agent_saga.controls.switch.kill_switch import KillSwitch as KillSwitch
 from agent_saga.controls.switch.kill_switch import set_kill_switch as set_kill_switch
 from agent_saga.domain.compensation import Compensation as Compensation
@@ -131,6 +140,7 @@ __all__ = [
     "CompensationError",
     "ConfigurationError",
     "ConsoleApprovals",
+    "DecisionRule",
     "DuplicateName",
     "DuplicateSaga",
     "Event",
@@ -150,6 +160,7 @@ __all__ = [
     "Observation",
     "OutcomeUnknown",
     "PluginError",
+    "Policy",
     "PreFlightGate",
     "Quarantined",
     "RateLimit",
@@ -185,8 +196,13 @@ __all__ = [
     "WALError",
     "WALPoisoned",
     "WALStalled",
+    "all_of",
+    "any_of",
     "arg_exceeds",
+    "arg_in",
+    "arg_matches",
     "assert_no_secrets",
+    "breaks_schema",
     "by_arg",
     "by_tool",
     "combine",
@@ -195,6 +211,7 @@ __all__ = [
     "current_saga",
     "hookimpl",
     "last_report",
+    "not_",
     "prober",
     "reconciler",
     "saga",
@@ -205,6 +222,7 @@ __all__ = [
     "set_default_wal",
     "set_kill_switch",
     "set_limit_store",
+    "tag_is",
     "tool",
     "tool_executor_stats",
     "tool_is",

@@ -53,6 +53,7 @@ class CallView(Struct, eq=False):
         approved: the names of what a human has approved it under.
         began: when its saga began, in microseconds since the epoch.
         asks: what wants a human's approval, and why; filled while the call is judged.
+        risky_inverse: its inverse is itself irreversible.
         stamp: the breaker's generation when it was let through.
         held: what controls have taken for it, by the control's name; None while there is nothing.
     """
@@ -71,6 +72,7 @@ class CallView(Struct, eq=False):
     asks: list[tuple[str, str]] | None = None
     held: dict[str, Any] | None = None
     stamp: int = 0
+    risky_inverse: bool = False
 
     def __post_init__(self) -> None:
         self.arguments = MappingProxyType(self.arguments)

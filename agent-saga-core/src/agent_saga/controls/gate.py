@@ -6,15 +6,17 @@ Rules of this part:
   returns None (go on), an `Ask` or a `Wait`, and raises a `RefusedError` otherwise. No verdict is
   ever only returned.
 - Every refusal says which rule, why, and what would change it; the log holds it as a record.
-- Every IRREVERSIBLE call needs a human's approval. Without a provider it is refused, naming the
-  setting.
+- Every IRREVERSIBLE call needs a human's approval, and so does a call whose inverse is itself
+  irreversible. Without a provider it is refused, naming the setting.
 - After any wait for a human the call is judged again, with what was approved already satisfied.
 - A call whose arguments nobody named cannot be approved: the approval would be bound to nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from agent_saga.controls.approvals import ApprovalProvider
@@ -23,6 +25,8 @@ from agent_saga.controls.limits.control import limits_control
 from agent_saga.controls.limits.limit import Limit
 from agent_saga.controls.limits.memory import MemoryLimitStore
 from agent_saga.controls.limits.shared import LimitStore
+from agent_saga.controls.policy.build import ToolPolicy
+from agent_saga.controls.policy.policy import Policy
 from agent_saga.controls.rules import Rule, Rules, seconds
 from agent_saga.controls.switch.kill_switch import KillSwitch
 from agent_saga.domain.semantics import ActionSemantics
@@ -30,8 +34,10 @@ from agent_saga.errors import ApprovalRequired, ConfigurationError, RefusedError
 
 T = TypeVar("T")
 IRREVERSIBLE_RULE: Final = "irreversible"
+INVERSE_RULE: Final = "irreversible-inverse"
 APPROVALS: Final = "approvals"
 _IRREVERSIBLE: Final = ActionSemantics.IRREVERSIBLE
+_NONE_DECLARED: Final[Mapping[str, ToolPolicy]] = MappingProxyType({})
 
 Judge = Callable[[CallView], "Wait | None"]
 Ended = Callable[[CallView, str, "BaseException | None"], "Use | None"]
@@ -66,6 +72,7 @@ class PreFlightGate:
         approval_timeout: seconds that a human has to answer; the setting when not given.
         limits: `BudgetLimit`s and `RateLimit`s; a call takes of all that police it, or of none.
         kill_switch: a `KillSwitch` beside that of the log, which every gate asks.
+        policy: a `Policy`, or the path of its file; its rules and limits hold beside these.
 
     Raises:
         ConfigurationError: a rule is no `Rule`, a limit is no limit, or one has the name of another
@@ -80,10 +87,12 @@ class PreFlightGate:
         *,
         limits: Iterable[Limit] = (),
         kill_switch: KillSwitch | None = None,
+        policy: Policy | str | os.PathLike[str] | None = None,
     ) -> None:
         self.rules = _all_of("rules", rules, Rule)
         self.limits = _all_of("limits", limits, Limit)
-        _check_names([*self.rules, *self.limits])
+        self.policy = _policy(policy)
+        _check_names([*self._rules(), *self._limits()])
         if kill_switch is not None and not isinstance(kill_switch, KillSwitch):
             raise ConfigurationError(f"{type(kill_switch).__name__} is no kill switch.")
         self.kill_switch = kill_switch
@@ -103,6 +112,7 @@ class PreFlightGate:
             self.approval_timeout,
             limits=self.limits,
             kill_switch=self.kill_switch,
+            policy=self.policy,
         )
 
     def composed(
@@ -117,11 +127,22 @@ class PreFlightGate:
             limit_store: returns where limits are counted; asked only if there are limits.
         """
         own: list[Control] = []
-        if self.limits:
-            own.append(limits_control(self.limits, limit_store()))
-        if self.rules:
-            own.append(Rules(self.rules))
-        return Gate((*before, *own), self.approval_provider, self.approval_timeout)
+        rules, limits = self._rules(), self._limits()
+        _check_names([*rules, *limits])
+        if limits:
+            own.append(limits_control(limits, limit_store()))
+        if rules:
+            own.append(Rules(rules))
+        declared = {} if self.policy is None else self.policy.tools
+        return Gate(
+            (*before, *own), self.approval_provider, self.approval_timeout, declared=declared
+        )
+
+    def _rules(self) -> tuple[Rule, ...]:
+        return self.rules if self.policy is None else (*self.rules, *self.policy.rules)
+
+    def _limits(self) -> tuple[Limit, ...]:
+        return self.limits if self.policy is None else (*self.limits, *self.policy.limits)
 
 
 class Gate:
@@ -134,7 +155,9 @@ class Gate:
         calm: says, without a wait, that no control would keep a step (see `Control.calm`); None
             where one of them always looks at the step.
         stops: judges of calls that waited for a thread. undoings: judges before each inverse.
+        quiet: the same as `calm`, of those only that judge again before the call.
         reads_arguments: a verdict counts for the arguments that were judged.
+        declared: what a policy declares of tools, by their names.
         provider, timeout: who can ask a human, and how long a human has.
     """
 
@@ -142,8 +165,10 @@ class Gate:
         "calm",
         "checks",
         "controls",
+        "declared",
         "endings",
         "provider",
+        "quiet",
         "reads_arguments",
         "rechecks",
         "records",
@@ -158,8 +183,10 @@ class Gate:
         controls: Sequence[Control] = (),
         provider: ApprovalProvider | None = None,
         timeout: float | None = None,
+        declared: Mapping[str, ToolPolicy] = _NONE_DECLARED,
     ) -> None:
         self.controls = tuple(controls)
+        self.declared = declared
         self.provider = provider
         self.timeout = timeout
         self.reads_arguments = any(control.reads_arguments for control in self.controls)
@@ -175,7 +202,8 @@ class Gate:
             [c.undoing for c in self._with("undoing")]
         )
         able = len(self._with("calm")) == len(self.controls)
-        self.calm = _all_calm([c.calm for c in self.controls]) if able else None
+        self.calm = _all_calm(self.controls) if able else None
+        self.quiet = _all_calm(self._with("stopping"))
 
     def _with(self, method: str) -> list[Control]:
         ours = getattr(Control, method)
@@ -202,13 +230,15 @@ class Gate:
                 wait.at = place
                 return wait
             place += 1
-        if call.semantics is _IRREVERSIBLE or call.asks is not None:
+        if call.semantics is _IRREVERSIBLE or call.asks is not None or call.risky_inverse:
             return self._asking(call)
         return None
 
     def _asking(self, call: CallView) -> Ask | None:
         if call.semantics is _IRREVERSIBLE and IRREVERSIBLE_RULE not in call.approved:
             return self._ask(call, IRREVERSIBLE_RULE, "nothing can undo it")
+        if call.risky_inverse and INVERSE_RULE not in call.approved:
+            return self._ask(call, INVERSE_RULE, "nothing can undo its inverse")
         return self._ask(call, *call.asks[0]) if call.asks else None
 
     def _ask(self, call: CallView, rule: str, reason: str) -> Ask:
@@ -232,10 +262,13 @@ class Gate:
         return Ask(rule, reason, self.provider, self.timeout)
 
 
-def _all_calm(calms: Sequence[Callable[..., bool]]) -> Callable[..., bool]:
+def _all_calm(controls: Sequence[Control]) -> Callable[..., bool]:
     """Return what says that no control would keep a step; quick, since every step asks it."""
-    if not calms:
+    if not controls:
         return _always
+    if any(type(control).calm is Control.calm for control in controls):
+        return _never
+    calms = [control.calm for control in controls]
     if len(calms) == 1:
         return calms[0]
     return lambda *, look: all(calm(look=look) for calm in calms)
@@ -243,6 +276,24 @@ def _all_calm(calms: Sequence[Callable[..., bool]]) -> Callable[..., bool]:
 
 def _always(*, look: bool) -> bool:  # noqa: ARG001 - the form of `Control.calm`
     return True
+
+
+def _never(*, look: bool) -> bool:  # noqa: ARG001 - the form of `Control.calm`
+    return False
+
+
+def _policy(given: Policy | str | os.PathLike[str] | None) -> Policy | None:
+    policy = Policy.load(given) if isinstance(given, (str, os.PathLike)) else given
+    if policy is None:
+        return None
+    if not isinstance(policy, Policy):
+        raise ConfigurationError(f"policy= takes a Policy or a path, not {type(policy).__name__}.")
+    if policy.mode != "enforce":
+        raise ConfigurationError(
+            f"The policy {policy.path or ''} only observes, and a gate enforces.",
+            fix='Write mode = "enforce" when it is meant to hold.',
+        )
+    return policy
 
 
 def _all_of(what: str, given: Iterable[T], kind: type[T]) -> tuple[T, ...]:
@@ -258,7 +309,7 @@ def _all_of(what: str, given: Iterable[T], kind: type[T]) -> tuple[T, ...]:
 
 
 def _check_names(given: Iterable[Rule | Limit]) -> None:
-    names = {IRREVERSIBLE_RULE}
+    names = {IRREVERSIBLE_RULE, INVERSE_RULE}
     for one in given:
         if one.name in names:
             raise ConfigurationError(

@@ -12,13 +12,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from decimal import Decimal
 from enum import IntEnum
 from typing import Any, Final
 
-from agent_saga.controls.amounts import number_of
 from agent_saga.controls.control import CallView, Control, Evaluate, Wait
-from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.errors import ConfigurationError, RefusedError, one_line
 from agent_saga.plugins.callables import is_async_callable, refuse_generators
 
@@ -167,42 +164,3 @@ def seconds(what: str, value: float | None) -> float | None:
     if not number or not math.isfinite(value) or value <= 0:
         raise ConfigurationError(f"{what} is a number of seconds above zero, not {value!r}.")
     return float(value)
-
-
-def tool_is(name: str) -> Predicate:
-    """Return a predicate: the tool has this name, or a name under the prefix `NAME.*`."""
-    if name.endswith(".*"):
-        prefix = name[:-1]
-        return lambda view: view.tool.startswith(prefix)
-    return lambda view: view.tool == name
-
-
-def semantics_is(semantics: ActionSemantics | str) -> Predicate:
-    """Return a predicate: the tool has these semantics."""
-    wanted = ActionSemantics.parse(semantics)
-    return lambda view: view.semantics is wanted
-
-
-def arg_exceeds(arg: str, limit: float | Decimal) -> Predicate:
-    """Return a predicate: this argument is a number above the limit.
-
-    An argument that is there and is no finite number cannot be judged, which refuses the call. So
-    does a call that may hide it: one whose arguments nobody named, or that has positional
-    arguments without a name. Any other call without the argument does not exceed anything.
-
-    Raises:
-        ConfigurationError: the limit is no finite number.
-    """
-    try:
-        bound = number_of(limit)
-    except (TypeError, ValueError) as error:
-        raise ConfigurationError(f"The limit of {arg!r} is no finite number: {limit!r}.") from error
-
-    def exceeds(view: CallView) -> bool:
-        if arg not in view.arguments:
-            if not view.named or "*" in view.arguments:
-                raise LookupError(f"the call does not name its argument {arg!r}")
-            return False
-        return number_of(view.arguments[arg]) > bound
-
-    return exceeds

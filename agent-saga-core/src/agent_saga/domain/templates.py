@@ -9,7 +9,7 @@ are walked. A template that never reads the result can be derived before the eff
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from agent_saga.domain.compensation import Compensation
@@ -69,6 +69,31 @@ def template_from(value: Mapping[str, Any]) -> Template:
             f"A compensation template is a mapping of 'handler' and 'kwargs', not {dict(value)!r}."
         )
     return Template(value["handler"], value.get("kwargs") or {}, value.get("description", ""))
+
+
+def check_path(text: str, sources: Container[str]) -> None:
+    """Refuse a text that is no path, or reads another source.
+
+    Args:
+        text: for example `$.amount` or `$args.amount`.
+        sources: of `result`, `args` and `prepared`, those that may be read.
+
+    Raises:
+        ConfigurationError: it is no path, or reads something else.
+    """
+    root = _root(text)
+    if root is None or root not in sources:
+        raise ConfigurationError(f"{text!r} is no path that can be read here.")
+
+
+def read_path(text: str, sources: Mapping[str, Any]) -> Any:
+    """Return what a path reads from its source.
+
+    Raises:
+        CompensationError: it does not exist there.
+    """
+    root, parts = _parsed(text)
+    return _read(text, parts, sources[root or "result"])
 
 
 def _root(text: str) -> str | None:

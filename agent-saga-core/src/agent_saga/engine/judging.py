@@ -44,7 +44,7 @@ def judged(step: Step) -> Verdict:
     """Judge a step that nobody was asked about; None lets it go on."""
     gate = step.scope.saga.engine.gate
     tool = step.tool
-    if gate.calm is not None and not tool.irreversible and gate.calm(look=tool.reversible):
+    if gate.calm is not None and not tool.asks_human and gate.calm(look=tool.reversible):
         step.call = None
         return None
     call = step.call = _view(step)
@@ -56,7 +56,7 @@ def judged(step: Step) -> Verdict:
 
 def _view(step: Step) -> CallView:
     tool, saga = step.tool, step.scope.saga
-    return CallView(
+    view = CallView(
         tool.name,
         tool.semantics,
         step.arguments,
@@ -67,7 +67,12 @@ def _view(step: Step) -> CallView:
         step.id,
         step.generation,
         began=saga.began,
+        risky_inverse=tool.risky_inverse,
     )
+    declared = saga.engine.gate.declared
+    if declared and tool.name in declared:
+        declared[tool.name].complete(view)
+    return view
 
 
 def decided(step: Step, verdict: Verdict) -> Protocol[BaseException | None]:
@@ -112,7 +117,7 @@ def rechecked(step: Step) -> Protocol[BaseException | None]:
 def stopped(step: Step) -> BaseException | None:
     """Return what keeps a call from being made that waited for a thread; on that thread."""
     gate = step.scope.saga.engine.gate
-    if gate.calm is not None and gate.calm(look=True):
+    if gate.quiet(look=True):
         return None
     judging = _all_of(gate.stops, step.call or _view(step))
     return SyncDriver(step.scope.saga.engine).drive(judging)

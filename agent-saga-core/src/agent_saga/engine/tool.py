@@ -45,10 +45,12 @@ class Tool:
         durable: the caller waits until the outcome is durable.
         outside: what happens outside a boundary; None is the default.
         tags, loop_free: labels; whether a private event loop will do.
+        risky_inverse: its inverse is itself irreversible; asks_human: a human must approve it.
         declares: the names of its parameters, for controls; None when they cannot be known.
     """
 
     __slots__ = (
+        "asks_human",
         "declares",
         "durable",
         "fallback",
@@ -72,6 +74,7 @@ class Tool:
         "repeatable",
         "retry",
         "reversible",
+        "risky_inverse",
         "semantics",
         "settle_after",
         "tags",
@@ -109,6 +112,8 @@ class Tool:
     loop_free: bool
     head: Fragment
     declares: frozenset[str] | None
+    risky_inverse: bool
+    asks_human: bool
 
     def set_inverse(self, inverse: Deriver | None, provisional: object = None) -> None:
         """Say how the inverse is derived, and with it what can be derived before the result.
@@ -122,6 +127,10 @@ class Tool:
                 fix="Declare it COMPENSABLE if the inverse really takes the effect back.",
             )
         self.inverse = inverse
+        handler = None if inverse is None else inverse.handler
+        found = None if handler is None else process_handlers().compensators.find(handler)
+        self.risky_inverse = found is not None and found.irreversible
+        self.asks_human = self.irreversible or self.risky_inverse
         self.provisional = provisional_of(provisional, inverse)
 
     def set_prober(self, prober: object) -> None:

@@ -107,6 +107,7 @@ class SagaTool(Generic[P, R]):
         idempotent: bool = False,
         null_safe: bool = False,
         window: float | None = None,
+        irreversible: bool = False,
     ) -> Callable[[F], F]: ...
     def undo(
         self,
@@ -116,6 +117,7 @@ class SagaTool(Generic[P, R]):
         idempotent: bool = False,
         null_safe: bool = False,
         window: float | None = None,
+        irreversible: bool = False,
     ) -> Any:
         """Register the decorated function as this tool's named inverse.
 
@@ -125,6 +127,8 @@ class SagaTool(Generic[P, R]):
             idempotent: repeated with the same key, it takes effect once; so it may be retried.
             null_safe: it does no harm when the effect never happened.
             window: seconds for which `idempotent` holds.
+            irreversible: running it is itself an effect that nothing can undo; a human is asked
+                before the tool runs.
         """
 
         def register(inverse: F) -> F:
@@ -139,6 +143,7 @@ class SagaTool(Generic[P, R]):
                 idempotent=idempotent,
                 null_safe=null_safe,
                 window=window,
+                irreversible=irreversible,
                 redefinable=True,
             )
             self.tool.set_inverse(TemplateDeriver(undo_template(handler, keep)))

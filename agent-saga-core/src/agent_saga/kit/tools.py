@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from agent_saga.domain.semantics import ActionSemantics
+from agent_saga.engine.forms import name_of
 from agent_saga.engine.tool import declare, known
 from agent_saga.engine.wrap import SagaTool
 from agent_saga.errors import ConfigurationError
@@ -27,9 +28,34 @@ def wrapped(
         raise ConfigurationError(
             f"{fn.tool.name} is a tool of agent-saga already.", fix="Wrap the function itself."
         )
-    return SagaTool(
-        declare(fn, **known(options)), kit=kit, outside=lambda: runtime.settings.outside
-    )
+    options = _with_policy(fn, runtime, known(options))
+    return SagaTool(declare(fn, **options), kit=kit, outside=lambda: runtime.settings.outside)
+
+
+def _with_policy(
+    fn: Callable[..., Any], runtime: Runtime, options: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the options of a tool with what the gate's policy declares of it.
+
+    Raises:
+        ConfigurationError: code and policy declare different things.
+    """
+    policy = runtime.gate.policy
+    found = None if policy is None else policy.tools.get(options.get("name") or name_of(fn))
+    if found is None:
+        return options
+    given, inverse = options.get("semantics"), options.get("compensate")
+    if given is not None and ActionSemantics.parse(given) is not found.semantics:
+        raise ConfigurationError(
+            f"The code declares {found.name!r} as {given}, the policy as {found.semantics.value}.",
+            fix="Leave the semantics out of the code, or mend whichever is wrong.",
+        )
+    if inverse is not None and found.compensate is not None:
+        raise ConfigurationError(
+            f"The inverse of {found.name!r} is declared in the code and in the policy.",
+            fix="Leave it out of one of them.",
+        )
+    return {**options, "semantics": found.semantics, "compensate": inverse or found.compensate}
 
 
 def tool(

@@ -54,6 +54,7 @@ def compensator(
     null_safe: bool = False,
     idempotent: bool = False,
     window: float | None = None,
+    irreversible: bool = False,
 ) -> Callable[[Callable[P, R_co]], NamedHandler[P, R_co]]:
     """Register the decorated function as an inverse under a name.
 
@@ -64,6 +65,8 @@ def compensator(
         null_safe: it does no harm when the effect never happened.
         idempotent: called again with the same idempotency key, it takes effect once.
         window: seconds for which `idempotent` holds; None means without limit.
+        irreversible: running it is itself an effect that nothing can undo (a letter of apology); a
+            human is asked before a tool runs that has it for its inverse.
 
     Raises:
         DuplicateName: another function has this name; the message names both owners.
@@ -75,6 +78,7 @@ def compensator(
         null_safe=null_safe,
         idempotent=idempotent,
         window=window,
+        irreversible=irreversible,
     )
 
 

@@ -62,12 +62,14 @@ class Handler:
         window: for how many seconds `idempotent` holds; None means without limit.
         parameters: the parameters of `fn` by name; empty when they cannot be read.
         is_async: calling `fn` returns an awaitable.
+        irreversible: running it is itself an effect that nothing can undo.
         redefinable: its name is derived; a function defined inside another one may take it over.
     """
 
     __slots__ = (
         "fn",
         "idempotent",
+        "irreversible",
         "is_async",
         "name",
         "null_safe",
@@ -86,6 +88,7 @@ class Handler:
         null_safe: bool = False,
         idempotent: bool = False,
         window: float | None = None,
+        irreversible: bool = False,
     ) -> None:
         self.name = name
         self.fn = fn
@@ -93,6 +96,7 @@ class Handler:
         self.null_safe = null_safe
         self.idempotent = idempotent
         self.window = window
+        self.irreversible = bool(irreversible)
         self.parameters: Mapping[str, inspect.Parameter] = parameters_of(fn)
         self.is_async = is_async_callable(fn)
         self.redefinable = False
@@ -120,9 +124,9 @@ class Handler:
         missing = required(self.parameters) - set(given) - set(filled)
         return f"{self.name} also needs {', '.join(sorted(missing))}" if missing else ""
 
-    def promises(self) -> tuple[bool, bool, float | None]:
-        """Return `null_safe`, `idempotent` and `window`, to compare two registrations."""
-        return self.null_safe, self.idempotent, self.window
+    def promises(self) -> tuple[bool, bool, float | None, bool]:
+        """Return what was said of it, to compare two registrations."""
+        return self.null_safe, self.idempotent, self.window, self.irreversible
 
     def __repr__(self) -> str:
         return f"Handler({self.name!r}, {self.owner!r})"
@@ -143,6 +147,7 @@ class HandlerRegistry(NamedRegistry[Handler]):
         null_safe: bool = False,
         idempotent: bool = False,
         window: float | None = None,
+        irreversible: bool = False,
         owner: Owner | None = None,
         redefinable: bool = False,
     ) -> Handler:
@@ -154,6 +159,7 @@ class HandlerRegistry(NamedRegistry[Handler]):
             null_safe: it does no harm when the effect never happened.
             idempotent: called again with the same key, it takes effect once.
             window: seconds for which `idempotent` holds; None means without limit.
+            irreversible: running it is itself an effect that nothing can undo.
             owner: who registers it; found from the function when not given.
             redefinable: a function that is defined inside another function may take the name of one
                 that is too; for names that are derived and that nobody chose.
@@ -165,7 +171,13 @@ class HandlerRegistry(NamedRegistry[Handler]):
         refuse_generators(self.kind, name, fn)
         _check_window(name, window, idempotent=idempotent)
         handler = Handler(
-            name, fn, owner=owner, null_safe=null_safe, idempotent=idempotent, window=window
+            name,
+            fn,
+            owner=owner,
+            null_safe=null_safe,
+            idempotent=idempotent,
+            window=window,
+            irreversible=irreversible,
         )
         handler.redefinable = redefinable
         self.put(name, handler, handler.owner)

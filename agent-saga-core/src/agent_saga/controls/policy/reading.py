@@ -1,0 +1,146 @@
+"""Reading a policy file: TOML, JSON, or YAML with the extra `yaml`.
+
+Rules of this part:
+
+- The ending of the name says which it is; nothing is guessed from the content.
+- A key that stands twice is an error in every form: the second one would silently win, and a person
+  who reads the file sees the first.
+- What cannot be read, or is not as `form` says, is an error that names the file, the place in it,
+  and what is expected there. Nothing is taken from a file that has an error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from agent_saga.controls.policy.form import PolicyForm
+from agent_saga.errors import ConfigurationError
+
+__all__ = ["parsed", "read_policy"]
+
+LARGEST: Final = 4 * 1024 * 1024
+_YAML_BOOL: Final = "tag:yaml.org,2002:bool"
+
+
+def read_policy(path: Path) -> PolicyForm:
+    """Return what a policy file says.
+
+    Raises:
+        ConfigurationError: it cannot be read, is of no known kind, or has an error.
+    """
+    read = _READERS.get(path.suffix.lower())
+    if read is None:
+        raise ConfigurationError(
+            f"The policy {path} is of no known kind.",
+            fix=f"Let its name end in one of {', '.join(_READERS)}.",
+        )
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(
+            f"The policy {path} cannot be read: {error.strerror or error}."
+        ) from error
+    if len(data) > LARGEST:
+        raise ConfigurationError(f"The policy {path} is larger than {LARGEST} bytes.")
+    try:
+        content = read(data.decode("utf-8"))
+    except ConfigurationError:
+        raise
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"The policy {path} is not UTF-8: {error}.") from error
+    except Exception as error:
+        raise ConfigurationError(f"The policy {path} cannot be read: {error}.") from error
+    return parsed(content, f"the policy {path}")
+
+
+def parsed(content: object, what: str) -> PolicyForm:
+    """Return the policy that plain data means.
+
+    Args:
+        content: what stood in the file.
+        what: how messages name it.
+
+    Raises:
+        ConfigurationError: it is not as `form` says; the message names the place.
+    """
+    try:
+        form = msgspec.convert(content, PolicyForm)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(
+            f"{what[0].upper()}{what[1:]} has an error: {error}.",
+            fix="See docs/how-to/own-the-policy.md for what may stand in it.",
+        ) from error
+    if form.version != 1:
+        raise ConfigurationError(
+            f"{what[0].upper()}{what[1:]} is of version {form.version}; this release reads 1."
+        )
+    return form
+
+
+def _toml(text: str) -> object:
+    return tomllib.loads(text)
+
+
+def _json(text: str) -> object:
+    return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key!r} stands twice")
+        found[key] = value
+    return found
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is no number")
+
+
+def _yaml(text: str) -> object:
+    try:
+        import yaml  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise ConfigurationError(
+            "A policy in YAML needs the extra `yaml`, which is not installed.",
+            fix="pip install 'agent-saga-core[yaml]', or write it as TOML or JSON.",
+        ) from error
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]
+        """Plain data only, every key once, and no aliases, which grow without bound."""
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                raise ValueError("aliases (*name) are not read in a policy")
+            return super().compose_node(parent, index)
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            pairs = [
+                (self.construct_object(key, deep=True), self.construct_object(value, deep=True))
+                for key, value in node.value
+            ]
+            return _unique(pairs)
+
+    # Only true and false are booleans: a region called `no` is a text.
+    Loader.yaml_implicit_resolvers = {
+        first: [(tag, form) for tag, form in found if tag != _YAML_BOOL]
+        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    Loader.add_implicit_resolver(_YAML_BOOL, re.compile("true|false"), list("tf"))
+    return yaml.load(text, Loader=Loader)  # noqa: S506 - a SafeLoader
+
+
+_READERS: Final[dict[str, Callable[[str], object]]] = {
+    ".toml": _toml,
+    ".json": _json,
+    ".yaml": _yaml,
+    ".yml": _yaml,
+}

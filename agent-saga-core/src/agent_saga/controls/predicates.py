@@ -1,0 +1,151 @@
+"""Predicates of rules: what can be said of a call, as functions that answer True or False.
+
+Rules of this part:
+
+- A predicate that cannot tell raises, which refuses the call. An argument that may be hidden, since
+  nobody named the arguments or some have no name, cannot be told.
+- A call without the argument does not exceed, match or equal anything; `breaks_schema` says that an
+  argument must be there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from decimal import Decimal
+from typing import Any, Final
+
+from agent_saga.controls.amounts import number_of
+from agent_saga.controls.control import CallView
+from agent_saga.controls.schemas import checker_of
+from agent_saga.domain.semantics import ActionSemantics
+from agent_saga.errors import ConfigurationError
+
+Test = Callable[[CallView], bool]
+_ABSENT: Final = object()
+
+
+def tool_is(name: str) -> Test:
+    """Return a predicate: the tool has this name, or a name under the prefix `NAME.*`."""
+    if name.endswith(".*"):
+        prefix = name[:-1]
+        return lambda view: view.tool.startswith(prefix)
+    return lambda view: view.tool == name
+
+
+def semantics_is(semantics: ActionSemantics | str) -> Test:
+    """Return a predicate: the tool has these semantics."""
+    wanted = ActionSemantics.parse(semantics)
+    return lambda view: view.semantics is wanted
+
+
+def arg_exceeds(arg: str, limit: float | str | Decimal) -> Test:
+    """Return a predicate: this argument is a number above the limit.
+
+    An argument that is there and is no finite number cannot be judged, which refuses the call. So
+    does a call that may hide it: one whose arguments nobody named, or that has positional
+    arguments without a name. Any other call without the argument does not exceed anything.
+
+    Raises:
+        ConfigurationError: the limit is no finite number.
+    """
+    try:
+        bound = number_of(limit)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"The limit of {arg!r} is no finite number: {limit!r}.") from error
+
+    def exceeds(view: CallView) -> bool:
+        value = _argument(view, arg)
+        return value is not _ABSENT and number_of(value) > bound
+
+    return exceeds
+
+
+def tag_is(tag: str) -> Test:
+    """Return a predicate: the tool has this tag."""
+    return lambda view: tag in view.tags
+
+
+def arg_in(arg: str, values: Collection[object]) -> Test:
+    """Return a predicate: this argument is one of the values; `1` is not `True` and not `"1"`."""
+    known = tuple(values)
+
+    def among(view: CallView) -> bool:
+        value = _argument(view, arg)
+        return any(_same(value, one) for one in known)
+
+    return among
+
+
+def arg_matches(arg: str, pattern: str) -> Test:
+    """Return a predicate: this argument is a text that matches the pattern as a whole.
+
+    Raises:
+        ConfigurationError: the pattern is no regular expression.
+    """
+    try:
+        compiled = re.compile(pattern)
+    except (re.error, TypeError) as error:
+        raise ConfigurationError(f"{pattern!r} is no regular expression: {error}.") from None
+
+    def matches(view: CallView) -> bool:
+        value = _argument(view, arg)
+        if value is _ABSENT:
+            return False
+        if not isinstance(value, str):
+            raise TypeError(f"its argument {arg!r} is a {type(value).__name__}, not a text")
+        return compiled.fullmatch(value) is not None
+
+    return matches
+
+
+def breaks_schema(schema: Any) -> Test:
+    """Return a predicate: the arguments do not fit a schema; use it in a rule that refuses.
+
+    Args:
+        schema: a Pydantic model, a type that msgspec checks (a `Struct`, a dataclass, a TypedDict),
+            or a JSON Schema as a mapping, for which the extra `schema` is needed.
+
+    Raises:
+        ConfigurationError: it is none of these, or the extra is not installed.
+
+    A schema says what must be there, so nothing hidden passes: arguments that nobody named break
+    it. Give a Struct `forbid_unknown_fields=True` if what it does not know must break it too.
+    """
+    fits = checker_of(schema)
+    return lambda view: not (view.named and fits(dict(view.arguments)))
+
+
+def all_of(*predicates: Test) -> Test:
+    """Return a predicate: all of these hold; the first that does not ends the asking."""
+    return lambda view: all(_plain(one(view)) for one in predicates)
+
+
+def any_of(*predicates: Test) -> Test:
+    """Return a predicate: one of these holds."""
+    return lambda view: any(_plain(one(view)) for one in predicates)
+
+
+def not_(predicate: Test) -> Test:
+    """Return a predicate: this one does not hold."""
+    return lambda view: not _plain(predicate(view))
+
+
+def _plain(answer: object) -> bool:
+    """Return an answer that is one; what is neither True nor False must not count as False."""
+    if answer is True or answer is False:
+        return answer
+    raise TypeError(f"a predicate answered {type(answer).__name__}, neither True nor False")
+
+
+def _same(one: object, other: object) -> bool:
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    return isinstance(one, str) == isinstance(other, str) and one == other
+
+
+def _argument(view: CallView, arg: str) -> object:
+    value = view.arguments.get(arg, _ABSENT)
+    if value is _ABSENT and (not view.named or "*" in view.arguments):
+        raise LookupError(f"the call does not name its argument {arg!r}")
+    return value
