@@ -277,8 +277,10 @@ WRONG = [
         "neither a handler",
     ),
     (
-        '[tools.x]\nsemantics = "COMPENSABLE"\n'
-        'compensate = { handler = "h", kwargs = { a = "$x" } }\n',
+        (
+            '[tools.x]\nsemantics = "COMPENSABLE"\n'
+            'compensate = { handler = "h", kwargs = { a = "$x" } }\n'
+        ),
         "policy.toml",
         "starts with none",
     ),
