@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from agent_saga import SagaAborted, SagaTool
-from bench.counting import Counter, CountingPort, Counts
+from agent_saga.state.base import Change, Docs
+from agent_saga.state.sqlite import SQLiteStateStore
+from agent_saga.wal.encoding import arguments, compose, masked
+from bench.counting import Counter, CountingPort, Counts, way_of
 from bench.figures.barriers import STEPS
 from bench.measure import Effort, Figure
-from bench.workload import ARGUMENTS, PAYLOAD, Work, check_clean, work
+from bench.workload import ARGUMENTS, PAYLOAD, RESULT, Work, check_clean, work
 
 GROUP = "count"
 CALLS = 20
@@ -21,7 +25,44 @@ def figures(effort: Effort) -> list[Figure]:
     del effort
     port = CountingPort()
     with work(port) as w, asyncio.Runner() as runner:
-        return runner.run(_all(w, Counter(port)))
+        return [*_ways(w), *runner.run(_all(w, Counter(port)))]
+
+
+def _ways(w: Work) -> list[Figure]:
+    """Return how long the way of one record is, from the value to the operating system."""
+    salt = bytes(16)
+    payload = compose(args=arguments(salt, ARGUMENTS)[0])
+
+    def append() -> None:
+        w.wal.append("STEP_COMMITTED", saga="bench", epoch=1, step="step", payload=payload)
+
+    def out() -> None:
+        append()
+        w.wal.hand_over(sync=False)
+
+    def look() -> None:
+        w.wal.check_fence("bench", 1)
+
+    store = SQLiteStateStore(Path(w.folder, "counted.sqlite"))
+    limits = {
+        "arguments, encoded": (lambda: arguments(salt, ARGUMENTS), 4, 0),
+        "a result, masked": (lambda: masked(RESULT), 4, 0),
+        "a record, appended": (append, 2, 1),
+        "a record, appended and written": (out, 14.1, 3),
+        "the fence, looked at": (look, 5, 0),
+        "a transaction, on its caller's thread": (lambda: store.transact(["n"], _count), 13, 2),
+    }
+    told = []
+    for what, (piece, calls, locks) in limits.items():
+        way = way_of(piece)
+        for name, value, limit in (("calls", way.calls, calls), ("locks", way.locks, locks)):
+            told.append(Figure(GROUP, f"{what}: {name}", value, "", limit, kind="counter"))
+    store.close()
+    return told
+
+
+def _count(docs: Docs) -> Change[None]:
+    return Change(None, {"n": {"n": (docs["n"] or {"n": 0})["n"] + 1}})
 
 
 async def _all(w: Work, counter: Counter) -> list[Figure]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -14,6 +15,7 @@ from agent_saga.wal.base import BackpressurePolicy
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.memory import MemoryWAL
 from agent_saga_testing.faults import FOR_EVER, FaultyPort
+from agent_saga_testing.waiting import until
 
 
 def begun(open_log: Callable[..., FileWAL], **options: object) -> tuple[FileWAL, FaultyPort]:
@@ -100,6 +102,88 @@ def test_outcomes_of_one_loop_turn_share_one_write_while_a_sync_is_in_flight(ope
     asyncio.run(main())
     assert port.count("pwrite") == writes + 1
     hang.release()
+
+
+def other_threads_run() -> None:
+    """Give the flusher every chance to begin, as any system call of a tool does."""
+    time.sleep(0.02)
+
+
+def test_an_outcome_and_what_its_turn_announces_next_share_one_sync(open_log):
+    log, port = begun(open_log)
+
+    async def main() -> None:
+        for _ in range(3):
+            syncs = port.count("fdatasync")
+            seq, out = log.append_out("STEP_COMMITTED", sync=True)
+            assert out
+            assert log.written == seq
+            other_threads_run()
+            await log.barrier(log.append("STEP_INTENT"))
+            await asyncio.sleep(0.02)
+            assert port.count("fdatasync") == syncs + 1
+
+    asyncio.run(main())
+
+
+def test_the_sync_of_an_outcome_waits_for_nothing_but_the_end_of_its_turn(open_log):
+    log, _ = begun(open_log)
+
+    async def main() -> None:
+        seq, _ = log.append_out("STEP_COMMITTED", sync=True)
+        other_threads_run()
+        assert log.synced < seq
+        async with asyncio.timeout(30):
+            while log.synced < seq:
+                await asyncio.sleep(0.001)
+
+    asyncio.run(main())
+
+
+def test_where_no_loop_runs_the_sync_of_an_outcome_starts_at_once(open_log):
+    log, _ = begun(open_log)
+    seq, _ = log.append_out("STEP_COMMITTED", sync=True)
+    until(lambda: log.synced >= seq)
+
+
+def test_a_crowd_shares_the_sync_of_its_turn_however_the_threads_alternate(open_log):
+    log, port = begun(open_log)
+    rounds = 5
+
+    async def one(name: int) -> None:
+        for number in range(rounds):
+            seq = log.append("STEP_INTENT", saga=f"{name}.{number}")
+            other_threads_run()
+            await log.barrier(seq)
+
+    async def main() -> None:
+        await asyncio.gather(*[one(name) for name in range(8)])
+
+    before = port.count("fdatasync")
+    asyncio.run(main())
+    # In the first turn nobody knows yet that a crowd has come; later it may wake in two groups.
+    assert port.count("fdatasync") - before <= 8 + 2 * rounds < 8 * rounds
+
+
+def test_a_turn_that_its_loop_never_ended_holds_nobody_else_up(open_log):
+    log, _ = begun(open_log)
+
+    async def crowd() -> None:
+        await asyncio.gather(*[log.barrier(log.append("STEP_INTENT")) for _ in range(4)])
+
+    async def left() -> None:
+        log.append_out("STEP_COMMITTED", sync=True)
+        asyncio.get_running_loop().stop()
+
+    asyncio.run(crowd())
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(left())
+    loop.run_forever()
+    assert task.done()
+    loop.close()
+    log.barrier_sync()
+    assert log.synced == log.seq
+    asyncio.run(crowd())
 
 
 def test_counters_count(open_log):

@@ -8,7 +8,7 @@ Rules of this part (design 4, R3):
 4. Fence: after the announcement and before the call. Who is fenced writes "not started".
 5. Effect: attempts within the step share its idempotency key.
 6. Outcome: handed to the operating system before the caller sees the result; its sync starts at
-   once.
+   the end of the loop's turn, at once where no loop runs.
 
 A call whose tool and arguments equal an unsettled step *is* that step: it is settled first, and
 runs again only when it is known not to have happened, or when the tool is idempotent.

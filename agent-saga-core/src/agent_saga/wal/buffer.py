@@ -8,7 +8,8 @@ Rules of this part:
   new one, and doing it again does no harm; `put` adds to the list that both of them hold.
 - A batch, once stamped, stays the same until it is known to be written: same bytes, same
   sequence.
-- The backlog counts, generously, the bytes that were appended and are not yet durable.
+- The backlog counts, generously, the bytes that were appended and are not yet durable. By the same
+  count a segment is full, and a record that ends it stands before the entry that found it so.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from msgspec import Struct
 
 from agent_saga.domain.records import Ev
 from agent_saga.wal.encoding import masked
-from agent_saga.wal.format import Chain, Entry, Salts, size_of, stamped
+from agent_saga.wal.format import Chain, Entry, Salts, stamped
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = ["Batch", "Buffer", "Durable", "own_entry"]
 
@@ -47,6 +48,9 @@ _Tail = tuple[Batch | None, Chain, list[Entry]]
 """The stamped batch that is not yet written, the chain behind it, and what waits to be stamped."""
 
 _NOTHING: Final[Chain] = (0, b"")
+_ENDLESS: Final = 2**62
+_OVERHEAD: Final = 256
+"""Bytes of a line beside its payload: enough to plan with, not a bound."""
 
 
 def own_entry(time: int, event: str, facts: Mapping[str, object]) -> Entry:
@@ -57,6 +61,10 @@ def own_entry(time: int, event: str, facts: Mapping[str, object]) -> Entry:
 class Buffer:
     """What was appended and is not yet durable.
 
+    Args:
+        chain: where the writer's chain stands.
+        sizes: told again for every segment: how many bytes of lines it takes.
+
     Attributes:
         backlog: about how many bytes were appended and are not yet durable.
         carried: the highest watermark that a stamped line carries.
@@ -65,8 +73,10 @@ class Buffer:
 
     __slots__ = (
         "_bytes_in",
+        "_left",
         "_salts",
         "_seals",
+        "_sizes",
         "_stamped",
         "_syncing",
         "_tail",
@@ -76,7 +86,11 @@ class Buffer:
         "observing",
     )
 
-    def __init__(self, chain: Chain = _NOTHING) -> None:
+    def __init__(
+        self, chain: Chain = _NOTHING, sizes: Callable[[], int] = lambda: _ENDLESS
+    ) -> None:
+        self._sizes = sizes
+        self._left = sizes()
         self._tail: _Tail = (None, chain, [])
         self._bytes_in = self._stamped = self._syncing = self.backlog = 0
         self._salts = Salts()
@@ -91,8 +105,13 @@ class Buffer:
         _, chain, waiting = self._tail
         return chain[0] + len(waiting)
 
-    def put(self, entry: Entry, size: int) -> int:
-        """Add an entry of about `size` bytes; returns its sequence."""
+    def put(self, entry: Entry) -> int:
+        """Add an entry, behind the end of its segment if that is full; returns its sequence."""
+        size = _OVERHEAD + len(entry[6])
+        self._left -= size
+        if self._left < 0:
+            self._put_seal(entry[0])
+            self._left = self._sizes() - size
         _, chain, waiting = self._tail
         waiting.append(entry)
         self._bytes_in += size
@@ -102,11 +121,12 @@ class Buffer:
             self._undurable.append((seq, entry))
         return seq
 
-    def put_seal(self, time: int) -> None:
+    def _put_seal(self, time: int) -> None:
         """Add the record that ends a segment."""
         seal = own_entry(time, Ev.SEGMENT_SEAL, {"last": self.seq})
+        self._left = _OVERHEAD + len(seal[6])
         self._seals += 1
-        self.put(seal, size_of(seal[-1]))
+        self.put(seal)
 
     def stamp(self, mark: int) -> Batch | None:
         """The batch to write next, at most up to a seal; None when nothing waits.

@@ -4,7 +4,10 @@ Rules of this part:
 
 - Whoever needs a record outside drains the buffer, under one lock (`_io`); a drain stamps once and
   writes at a fixed place, so that repeating an interrupted one is harmless.
-- While a sync is in flight the records of one loop turn are written together; else at once.
+- While a sync is in flight, or in a crowd (several asked for one in an earlier turn of a loop), the
+  records of one loop turn are written together; else at once.
+- A sync that nobody waits for starts at the end of the loop's turn, and in a crowd every one does:
+  what a turn appends shares one sync, however its thread and the flusher's alternate.
 """
 
 from __future__ import annotations
@@ -23,6 +26,18 @@ from agent_saga.wal.worker import Worker
 
 __all__ = ["Draining"]
 
+_running_loop = asyncio._get_running_loop  # noqa: SLF001 - documented; None where no loop runs
+
+
+class _Turn:
+    """What a loop's turn brought: who waits for its write, how many asked for a sync."""
+
+    __slots__ = ("asked", "waiting")
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.waiting: list[Future] = []
+
 
 class Draining(Intake):
     """Hands what was taken in to the operating system."""
@@ -35,9 +50,11 @@ class Draining(Intake):
         self.synced = 0
         self.written = 0
         self._io = threading.Lock()
-        self._turns: dict[asyncio.AbstractEventLoop, list[Future]] = {}
+        self._turns: dict[asyncio.AbstractEventLoop, _Turn] = {}
         self._flusher = Worker("agent-saga-wal-flusher", self._work, self._mark)
         self._syncing = False
+        self._crowd = 0
+        self._owed = False
 
     # --- what a backend gives ---------------------------------------------------------------------
 
@@ -95,6 +112,13 @@ class Draining(Intake):
             self._io.release()
         if self.syncs_inline:
             self._after_drain()
+        elif self._owed:
+            self._start_owed()
+
+    def _start_owed(self) -> None:
+        """Start the sync that was put off until now."""
+        self._owed = False
+        self.start_sync()
 
     def _drain(self) -> None:
         """Write batch by batch; io lock held."""
@@ -114,18 +138,14 @@ class Draining(Intake):
             except Exception as error:
                 self._poison(error)
                 raise poisoned(error) from error
+            self.written = batch.last  # first: an interruption here has the batch written again
             more = buffer.written()
-            self._note_written(batch)
-
-    def _note_written(self, batch: Batch) -> None:
-        """Note a written batch; io lock held."""
-        self.written = batch.last
-        counters = self.counters
-        counters.writes += 1
-        counters.records += batch.records
-        counters.bytes += len(batch.data)
-        if self._buffer.backlog > self.max_unsynced // 4:
-            self._much_written()
+            counters = self.counters
+            counters.writes += 1
+            counters.records += batch.records
+            counters.bytes += len(batch.data)
+            if buffer.backlog > self.max_unsynced // 4:
+                self._much_written()
 
     def out_future(self, seq: int, loop: asyncio.AbstractEventLoop) -> Future | None:
         """Wait until a record is with the operating system; one write per loop turn serves all.
@@ -140,18 +160,29 @@ class Draining(Intake):
         """
         if self.written >= seq:
             return None
-        waiting = self._turns.get(loop)
-        if waiting is None:
-            for other in [one for one in list(self._turns) if one.is_closed()]:
-                self._turns.pop(other, None)
-            waiting = self._turns[loop] = []
-            loop.call_soon(self._end_turn, loop)
         future = loop.create_future()
-        waiting.append(future)
+        self._turn_of(loop).waiting.append(future)
         return future
 
+    def _turn_of(self, loop: asyncio.AbstractEventLoop) -> _Turn:
+        """The turn that a loop is in; its end is seen to from now on."""
+        turn = self._turns.get(loop)
+        if turn is None:
+            for other in [one for one in list(self._turns) if one.is_closed()]:
+                self._turns.pop(other, None)
+            turn = self._turns[loop] = _Turn()
+            loop.call_soon(self._end_turn, loop)
+        return turn
+
     def _end_turn(self, loop: asyncio.AbstractEventLoop) -> None:
-        waiting = self._turns.pop(loop)
+        turn = self._turns.pop(loop)
+        if turn.asked:
+            self._crowd = turn.asked
+        waiting = turn.waiting
+        if not waiting:  # the flusher writes what is to be durable
+            if self._owed:
+                self._start_owed()
+            return
         try:
             self.drain()
         except WALError as error:
@@ -194,10 +225,11 @@ class Draining(Intake):
         return seq, self.hand_over(sync=sync)
 
     def hand_over(self, *, sync: bool) -> bool:
-        """Write what was appended, unless a sync is in flight and a batch gathers anyway.
+        """Write what was appended, unless a batch gathers anyway: see the rules of this part.
 
         Args:
-            sync: start a sync at once, without waiting for it.
+            sync: start a sync of it, without waiting: at the end of the running loop's turn, so
+                that what the program announces next shares it; at once where no loop runs.
 
         Returns:
             Whether everything is with the operating system now; if not, see `out_future`.
@@ -205,9 +237,14 @@ class Draining(Intake):
         Raises:
             WALError: as `drain` does.
         """
-        alone = not (self._flusher.kicked or self._syncing)
+        alone = not (self._crowd > 1 or self._flusher.kicked or self._syncing)
         if alone:
             self.drain()
         if sync:
-            self.start_sync()
+            loop = _running_loop()
+            if loop is None:
+                self.start_sync()
+            else:
+                self._owed = True
+                self._turn_of(loop)
         return alone

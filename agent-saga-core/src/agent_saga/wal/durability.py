@@ -2,9 +2,9 @@
 
 Rules of this part:
 
-- One private thread syncs: at once when idle; while a sync is in flight the next batch gathers.
-  No fixed window, no task per step, at most one hop between threads per barrier, every wait
-  bounded.
+- One private thread syncs: at once when idle, at the end of a loop's turn in a crowd; while a sync
+  is in flight the next batch gathers. No fixed window, no task per step, at most one hop between
+  threads per barrier, every wait bounded.
 - A sync's watermark is carried by the next record; after a moment of quiet a MARK carries it.
 - An error that leaves a backend's `_write` or `_sync` poisons the log for good, and every waiter
   fails with the cause.
@@ -91,7 +91,12 @@ class Durability(Draining):
             if self._cause is not None:
                 return failed_future(loop, poisoned(self._cause))
             future = self._waiters.add_future(seq, loop)
-            self._want(seq)
+            self._turn_of(loop).asked += 1
+            if self._crowd > 1:
+                self._owed = True
+            else:
+                self._owed = self._owed and seq < self._buffer.seq
+                self._want(seq)
             return future
 
     def wait_durable(self, seq: int, timeout: float | None = None) -> None:
@@ -157,11 +162,13 @@ class Durability(Draining):
     def _work(self) -> float | None:
         """One sync: write what waits, make it durable, let its waiters go on."""
         try:
+            with self._lock:
+                self._target = self._buffer.seq
+                self._syncing = True
             with self._io:
                 self._drain()
             with self._lock:
                 self._target = self.written
-                self._syncing = True
                 self._buffer.syncing()
             self._sync(self._target)
         except WALError as error:

@@ -74,8 +74,7 @@ class FileWAL(BaseWAL):
         self._lock_file: WriterLock | None = None
         self._segments: Segments | None = None
         self._folder = ""
-        self._segment = 1
-        self._left = segment_size(1) - _SEAL_ROOM
+        self._segment = 0
 
     # --- what the log above asks for --------------------------------------------------------------
 

@@ -42,7 +42,6 @@ __all__ = [
     "hash_bytes",
     "line_of",
     "parsed",
-    "size_of",
     "stamped",
 ]
 
@@ -52,7 +51,6 @@ Entry = tuple[int, str, str, int, str, int, Fragment]
 Chain = tuple[int, bytes]
 """Where a writer's chain stands: the last sequence and its hash."""
 
-_OVERHEAD: Final = 256
 _SALT: Final = 16
 _SALTS: Final = 64
 _CUT: Final = struct.Struct(f"{_SALT}s" * _SALTS).unpack
@@ -141,11 +139,6 @@ class Salts:
 def first_hash(writer: str) -> bytes:
     """What the first record of a writer is chained to."""
     return sha256(writer.encode("utf-8", "surrogatepass")).digest()
-
-
-def size_of(payload: Fragment) -> int:
-    """About how many bytes the line of a payload takes: enough to plan with, not a bound."""
-    return _OVERHEAD + len(payload)
 
 
 class _Envelope(msgspec.Struct, gc=False, omit_defaults=True):

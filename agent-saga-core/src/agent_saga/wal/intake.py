@@ -23,7 +23,7 @@ from agent_saga.errors import WALBackpressure, WALError, WALPoisoned
 from agent_saga.wal.buffer import Buffer, own_entry
 from agent_saga.wal.contract import BackpressurePolicy, Counters
 from agent_saga.wal.encoding import EMPTY, Fragment, masked
-from agent_saga.wal.format import Entry, first_hash, size_of
+from agent_saga.wal.format import Entry, first_hash
 from agent_saga.wal.waiters import poisoned, stalled
 
 __all__ = ["Intake", "now_us"]
@@ -49,7 +49,6 @@ class Intake(ABC):
         self._lock = threading.Lock()
         self._opening = threading.Lock()
         self._buffer = Buffer()
-        self._left = _ENDLESS
         self._spares: Sized = (None,)
 
     # --- what a backend gives ---------------------------------------------------------------------
@@ -58,12 +57,12 @@ class Intake(ABC):
     def _open(self) -> Mapping[str, object]:
         """Make the writer, set `self.writer`, and return what WRITER_OPEN tells about it.
 
-        A backend of segments sets `self._left`, the bytes that the segment still takes, and
-        `self._spares`, which is empty when an intent could take the room of endings.
+        A backend of segments sets `self._spares`, which is empty when an intent could take the room
+        of endings.
         """
 
     def _next_segment(self) -> int:
-        """How many bytes the segment behind the current one takes; lock held."""
+        """How many bytes of lines the next segment takes; the first one at the first call."""
         return _ENDLESS
 
     def _room_for_intent(self) -> None:
@@ -123,7 +122,9 @@ class Intake(ABC):
                 return self.seq
         entry = (time.time_ns() // 1000, event, saga, epoch, step, generation, fragment)
         with self._lock:
-            return self._enqueue(entry)
+            if self._cause is not None or self._closed:
+                raise self._refusal()
+            return self._buffer.put(entry)
 
     @property
     def closed(self) -> bool:
@@ -165,10 +166,9 @@ class Intake(ABC):
                 raise self._refusal()
             self._start()
             facts = self._open()
-            buffer = Buffer((0, first_hash(self.writer)))
+            buffer = Buffer((0, first_hash(self.writer)), self._next_segment)
             buffer.observing = self._buffer.observing
-            opening = own_entry(now_us(), Ev.WRITER_OPEN, facts)
-            buffer.put(opening, size_of(opening[-1]))
+            buffer.put(own_entry(now_us(), Ev.WRITER_OPEN, facts))
             self._buffer = buffer
             self._live = True
 
@@ -176,12 +176,7 @@ class Intake(ABC):
         """Put an entry into the buffer; lock held."""
         if self._cause is not None or self._closed:
             raise self._refusal()
-        size = size_of(entry[-1])
-        self._left -= size
-        if self._left < 0:
-            self._buffer.put_seal(entry[0])
-            self._left = self._next_segment() - size
-        return self._buffer.put(entry, size)
+        return self._buffer.put(entry)
 
     def _refusal(self) -> WALPoisoned:
         if self._cause is not None:
