@@ -318,12 +318,7 @@ class SagaAborted(SagaError):
     code = "SAGA-401"
 
     def __init__(
-        self,
-        message: str,
-        *,
-        cause: BaseException,
-        report: RollbackReport,
-        fix: str = "",
+        self, message: str, *, cause: BaseException, report: RollbackReport, fix: str = ""
     ) -> None:
         super().__init__(message, report=report, fix=fix)
         self.cause = cause
@@ -473,6 +468,12 @@ class UndoRefused(RecoveryError):
     """A saga cannot be undone as asked; nothing was run."""
 
     code = "SAGA-702"
+
+
+class ForkRefused(RecoveryError):
+    """A resumed saga cannot go another way as asked; nothing was run."""
+
+    code = "SAGA-704"
 
 
 class StateError(AgentSagaError):

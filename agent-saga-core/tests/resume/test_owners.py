@@ -90,7 +90,7 @@ def test_a_claimer_that_could_not_go_on_stands_in_nobodys_way(
 ) -> None:
     shop.suspend(1)
     with monkeypatch.context() as patch:
-        patch.setattr(resuming, "_replaying", _fails)
+        patch.setattr(resuming, "_let_replay", _fails)
         with pytest.raises(ZeroDivisionError), shop.open():
             shop.charge(1)
     with shop.open():

@@ -241,6 +241,18 @@ def _unwinding(tool: str, facts: Facts) -> str:  # noqa: ARG001 - one signature 
     return f"Undoing{where} began{_because(facts, 'cause')}"
 
 
+def _resumed(tool: str, facts: Facts) -> str:  # noqa: ARG001 - one signature for all tellers
+    fork = facts.get("fork")
+    if not isinstance(fork, Mapping):
+        return "The saga was resumed"
+    at = _at(fork, "at")
+    where = f"after step [{printable(str(at)[:8])}]" if at else "before its first step"
+    left = _at(fork, "abandoned")
+    count = len(left) if isinstance(left, list) else "an unknown number of"
+    what = "kept" if _at(fork, "what") == "keep" else "to be undone"
+    return f"The saga was resumed and goes another way {where}; {count} steps are left and {what}"
+
+
 def _scope_open(tool: str, facts: Facts) -> str:  # noqa: ARG001
     return f"Savepoint {_path(facts)} was entered"
 
@@ -284,7 +296,7 @@ _TELLERS: Final[dict[str, Callable[[str, Facts], str]]] = {
     Ev.SAGA_CLOSED: _closed("The case was closed"),
     Ev.SAGA_SUSPENDED: _suspended,
     Ev.SAGA_UNDONE_TO: _saga("The steps after that point are undone; the saga is committed again"),
-    Ev.SAGA_RESUMED: _saga("The saga was resumed"),
+    Ev.SAGA_RESUMED: _resumed,
     Ev.SAGA_RELEASED: _saga("The saga was left to recovery"),
     Ev.SAGA_UNWINDING: _unwinding,
     Ev.SAGA_COMMITTED: _saga_committed,

@@ -16,7 +16,7 @@ Rules of this part:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_saga.domain.effective import WrittenRecord, cuts_of, effective, facts_of
 from agent_saga.domain.lifecycle import SagaState, ScopeState, saga_after, scope_after, step_after
@@ -142,8 +142,39 @@ def _grace(about: Any) -> float | None:
 
 def _saga(view: SagaView, record: WrittenRecord) -> None:
     view.state = saga_after(view.state, record.event)
-    if record.event == Ev.SAGA_RESUMED:
-        view.claimed_for = ""
+
+
+class Fork(NamedTuple):
+    """Where a resumed run went another way.
+
+    Attributes:
+        at: after which step; empty before the first.
+        abandoned: the recorded steps of the way that was left.
+        what: what becomes of them: "undo" or "keep".
+    """
+
+    at: str
+    abandoned: tuple[str, ...]
+    what: str
+
+
+def fork_in(facts: Facts) -> Fork | None:
+    """Return where a resumed run went another way; None when it did not, or cannot be read."""
+    fork = facts.get("fork")
+    if not isinstance(fork, Mapping):
+        return None
+    at, what, steps = fork.get("at"), fork.get("what"), _path(fork.get("abandoned"))
+    if not isinstance(at, str) or what not in ("undo", "keep") or steps is None:
+        return None
+    return Fork(at, steps, str(what))
+
+
+def _resumed(view: SagaView, record: WrittenRecord) -> None:
+    view.state = saga_after(view.state, record.event)
+    view.claimed_for = ""
+    facts = facts_of(record)
+    if "fork" in facts and fork_in(facts) is None:
+        view.faults.append("it cannot be read which of its steps were left for another way")
 
 
 def _suspended(view: SagaView, record: WrittenRecord) -> None:
@@ -291,7 +322,6 @@ _ENDED: Final = (
     SagaState.CLOSED,
 )
 _SAGA_EVENTS: Final = (
-    Ev.SAGA_RESUMED,
     Ev.SAGA_RELEASED,
     Ev.SAGA_ROLLED_BACK,
     Ev.SAGA_PARTIAL,
@@ -321,6 +351,7 @@ _TAKERS: Final[dict[str, Callable[[SagaView, WrittenRecord], None]]] = {
     Ev.SAGA_BEGIN: _begin,
     Ev.SAGA_CLAIM: _claimed,
     Ev.SAGA_SUSPENDED: _suspended,
+    Ev.SAGA_RESUMED: _resumed,
     Ev.SAGA_COMMITTED: _committed,
     Ev.SAGA_CLOSED: _closed,
     Ev.SAGA_UNWINDING: _unwinding,

@@ -14,6 +14,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_saga.domain import identity
+from agent_saga.domain.lifecycle import StepState
+from agent_saga.engine.options import UNDO
 from agent_saga.engine.step import RECORDED, Step
 from agent_saga.errors import ConfigurationError, ReplayConflict
 from agent_saga.wal.encoding import arguments, mac_of
@@ -71,7 +73,8 @@ def _earlier(saga: Saga, call: Invocation, mac: bytes) -> Step | None:
     tool, key, owner = call.tool, call.key, call.owner
     if key is not None:
         step = saga.keyed.get(identity.given_key(_GIVEN_PATH, tool.name, key))
-        if step is not None and not (step.mac == mac and _owned_by(step, owner)):
+        known = step is None or (step.mac == mac and _owned_by(step, owner))
+        if step is not None and not known and not _freed(saga, step, mac):
             raise ReplayConflict(
                 f"The key {key!r} of {tool.name} was used before with other arguments.",
                 fix="Use another key for another effect.",
@@ -87,6 +90,15 @@ def _earlier(saga: Saga, call: Invocation, mac: bytes) -> Step | None:
         if step.mac == mac and step.tool.name == tool.name and _owned_by(step, owner):
             return _rebound(saga, step, call)
     return None
+
+
+def _freed(saga: Saga, step: Step, mac: bytes) -> bool:
+    """Let a key be used with other arguments if its step was undone on a way that was left."""
+    gone = step.state in (StepState.COMPENSATED, StepState.NOT_APPLIED)
+    if saga.abandoned.get(step.id) != UNDO or not gone:
+        return False
+    step.known_mac, step.encoded, step.spent = mac, None, True
+    return True
 
 
 def _rebound(saga: Saga, step: Step | None, call: Invocation) -> Step | None:

@@ -66,6 +66,7 @@ def commit(saga: Saga) -> Protocol[Committed]:
     if cut is not None:
         return Committed(report, cut, done=False)
     _list(saga, report)
+    report.notes += [f"kept of a way that was left: {line}" for line in saga.kept_ways()]
     try:
         seq = journal.saga_event(
             saga,
@@ -111,7 +112,9 @@ def _list(saga: Saga, report: RollbackReport) -> None:
             report.unsettled.append(step.line(_why(step), step.error))
             saga.engine.metrics.count(UNSETTLED_STEPS)
         elif step.state is StepState.COMPENSATED:
-            report.compensated.append(step.line("undone in a savepoint"))
+            way = step.id in saga.abandoned
+            where = "with the way that was left" if way else "in a savepoint"
+            report.compensated.append(step.line(f"undone {where}"))
         elif _needs_no_undoing(step):
             report.left.append(step.line("nothing to undo in its savepoint"))
         elif step.state is StepState.COMMITTED and step.scope.fenced:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
-from agent_saga.domain.report import RollbackReport
+from agent_saga.domain.report import RollbackReport, StepLine
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.engine import interrupts
 from agent_saga.engine.boundary import (
@@ -57,6 +57,11 @@ class SagaHandle:
     def name(self) -> str:
         """How people call the saga."""
         return self._scope.saga.name
+
+    @property
+    def kept(self) -> list[StepLine]:
+        """The steps that stand of ways that a resumed run has left (`abandoned="keep"`)."""
+        return self._scope.saga.kept_ways()
 
     @property
     def report(self) -> RollbackReport | None:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from agent_saga.engine.tool import COMMITS, one_of
 from agent_saga.errors import ConfigurationError
 
 _UNSETTLED = ("raise", "warn")
 _ON_CRASH = ("undo", "hold")
+BEGIN: Final = "begin"
+"""As `fork_at`: before the first step."""
+
+UNDO: Final = "undo"
+KEEP: Final = "keep"
+ABANDONED: Final = (UNDO, KEEP)
+
 _LONGEST = 366 * 86_400.0
 
 
@@ -32,11 +39,15 @@ class BoundaryOptions:
         suspendable: refuse, before its effect, a step that another process could not undo.
         on_crash: "undo", or "hold" to let the program go on with it first.
         resume_grace: for how many seconds recovery holds it then.
+        fork_at: go another way after this recorded step; `abandoned` says what becomes of what came
+            after it: "undo" or "keep".
     """
 
     __slots__ = (
+        "abandoned",
         "detached",
         "durable",
+        "fork_at",
         "hold",
         "kit",
         "labels",
@@ -63,7 +74,12 @@ class BoundaryOptions:
         suspendable: bool = False,
         on_crash: str = "undo",
         resume_grace: float = 900.0,
+        fork_at: str | None = None,
+        abandoned: str | None = None,
     ) -> None:
+        _check_fork(fork_at, abandoned, resume=resume)
+        self.fork_at = fork_at
+        self.abandoned = abandoned
         self.name = name
         self.labels = labels
         self.reraise = reraise
@@ -76,6 +92,21 @@ class BoundaryOptions:
         held = one_of("on_crash", on_crash, _ON_CRASH) == "hold"
         self.hold = checked_grace(resume_grace) if held else None
         self.durable = one_of("commit", commit, COMMITS) == "durable"
+
+
+def _check_fork(fork_at: object, abandoned: object, *, resume: bool) -> None:
+    if fork_at is None and abandoned is None:
+        return
+    if fork_at is None or not isinstance(fork_at, str) or not fork_at or not resume:
+        raise ConfigurationError(
+            "Going another way needs resume=True and fork_at= with the step after which it begins.",
+            fix=f"agent-saga show tells the steps; fork_at={BEGIN!r} is before the first.",
+        )
+    if abandoned not in ABANDONED:
+        raise ConfigurationError(
+            "fork_at= needs abandoned='undo' or abandoned='keep': what becomes of the recorded "
+            f"steps after that one, not {abandoned!r}."
+        )
 
 
 def checked_grace(seconds: object) -> float:

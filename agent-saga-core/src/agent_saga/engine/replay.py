@@ -22,7 +22,7 @@ Rules of this part (design 6, R2):
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from agent_saga.engine.step import RECORDED
@@ -42,11 +42,18 @@ class Replay:
     Args:
         steps: the recorded steps, oldest first.
         scopes: the recorded savepoints by path.
+        left: the steps of ways that the run has left; no call is one of them.
     """
 
     __slots__ = ("_calls", "_free", "_unused", "scopes")
 
-    def __init__(self, steps: Iterable[Step], scopes: dict[tuple[str, ...], Scope]) -> None:
+    def __init__(
+        self,
+        steps: Iterable[Step],
+        scopes: dict[tuple[str, ...], Scope],
+        *,
+        left: Collection[str] = (),
+    ) -> None:
         self.scopes = scopes
         self._calls: Counter[_Place] = Counter()
         self._unused: dict[_Place, list[Step]] = {}
@@ -54,9 +61,10 @@ class Replay:
             if not step.keyed:
                 self._unused.setdefault((step.scope.path, step.tool.name), []).append(step)
         self._free: dict[_Place, list[int]] = {}
-        for place, unused in self._unused.items():
-            unused.sort(key=_ordinal)
-            self._free[place] = _missing([_ordinal(step) for step in unused])
+        for place, recorded in self._unused.items():
+            recorded.sort(key=_ordinal)
+            self._free[place] = _missing([_ordinal(step) for step in recorded])
+            self._unused[place] = [step for step in recorded if step.id not in left]
 
     def match(self, call: Invocation, digest: bytes) -> Step | None:
         """Return the recorded step that a call is; None when it is a new one.
@@ -77,8 +85,8 @@ class Replay:
             return None
         raise ReplayConflict(
             f"The resumed run calls {call.tool.name} otherwise than the recorded run did.",
-            fix="Resume with the same inputs, give the calls keys (tool.keyed), or start a saga "
-            "of its own (another saga_id).",
+            fix="Resume with the same inputs, give the calls keys (tool.keyed), or suspend it and "
+            "let it go another way on purpose (fork_at=…, abandoned=…).",
         )
 
     def free_number(self, call: Invocation) -> int | None:

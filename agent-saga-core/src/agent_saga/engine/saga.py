@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agent_saga.domain import identity
-from agent_saga.domain.lifecycle import SagaState, StepState, saga_after
-from agent_saga.domain.report import RollbackReport
+from agent_saga.domain.lifecycle import STEP_STANDS, SagaState, StepState, saga_after
+from agent_saga.domain.report import RollbackReport, StepLine
 from agent_saga.engine.scope import Scope
 from agent_saga.errors import SagaClosed, SagaForked, SagaUnwinding
 from agent_saga.wal.os_port import FORKS, fork_generation
@@ -37,6 +37,8 @@ class Saga:
     """One saga.
 
     Attributes:
+        abandoned: what becomes of the recorded steps of ways that were left: "undo" or "keep", by
+            step; forked_at: after which step the last one was, "" before the first; or None.
         only, undo_to: undoing it is about these steps, those after this one; None for all of them.
 
     Args:
@@ -48,6 +50,7 @@ class Saga:
 
     __slots__ = (
         "__weakref__",
+        "abandoned",
         "abort_reason",
         "began",
         "begun",
@@ -56,6 +59,7 @@ class Saga:
         "engine",
         "epoch",
         "fork",
+        "forked_at",
         "hold",
         "id",
         "key",
@@ -115,6 +119,8 @@ class Saga:
         self.replay: Replay | None = None
         self.suspendable = False
         self.hold: float | None = None
+        self.abandoned: dict[str, str] = {}
+        self.forked_at: str | None = None
         self.only: frozenset[str] | None = None
         self.undo_to = ""
         self.read_only = False
@@ -285,6 +291,11 @@ class Saga:
         """Return the steps of a scope that undoing it is about."""
         steps, only = self.steps_of(scope), self.only
         return steps if only is None else [step for step in steps if step.id in only]
+
+    def kept_ways(self) -> list[StepLine]:
+        """Return the steps that stand of ways that were left, as whoever forked said."""
+        kept = [self.steps[step] for step, what in self.abandoned.items() if what == "keep"]
+        return [step.line() for step in kept if step.state in STEP_STANDS or step.order is not None]
 
     def in_flight_of(self, scope: Scope) -> list[Step]:
         """Return the steps of a scope that are in flight."""

@@ -155,6 +155,7 @@ class Step(Struct, eq=False):
         self.answered = True
         self.first_at = None
         self.undo_since = self.undo_left = None
+        self.undo_tries = 0
 
     def retake(self, call: Invocation) -> None:
         """Run again as this step: from now on it belongs to where the new call was made."""

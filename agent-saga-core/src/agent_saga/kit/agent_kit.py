@@ -115,6 +115,8 @@ class AgentKit:
         suspendable: bool = False,
         on_crash: str | None = None,
         resume_grace: float | None = None,
+        fork_at: str | None = None,
+        abandoned: str | None = None,
     ) -> SagaScope:
         """Return a boundary of this kit; enter it with `with` or `async with`.
 
@@ -131,6 +133,8 @@ class AgentKit:
             saga_id=saga_id,
             resume=resume,
             suspendable=suspendable,
+            fork_at=fork_at,
+            abandoned=abandoned,
             **on_crash_options(self.runtime.settings, on_crash, resume_grace),
         )
         origin = self.runtime.origin if saga_id is not None else None

@@ -42,6 +42,8 @@ def saga_scope(
     suspendable: bool = False,
     on_crash: str | None = None,
     resume_grace: float | None = None,
+    fork_at: str | None = None,
+    abandoned: str | None = None,
 ) -> SagaScope:
     """Return a boundary: what fails inside it is undone.
 
@@ -61,8 +63,13 @@ def saga_scope(
         on_crash: if its process dies, recovery undoes it ("undo"), or holds it first for its
             program to go on with ("hold"); the setting when not given.
         resume_grace: for how many seconds it is held; then it is undone.
+        fork_at: with `resume`: leave what was recorded after this step (its id, the beginning of
+            it, or its tool; "begin" is before the first) and go another way.
+        abandoned: with `fork_at`: what becomes of the steps after it: "undo" them before anything
+            else, or "keep" them as steps of this saga.
 
     Raises:
+        ForkRefused: on entering, when it cannot go another way as asked; nothing was run.
         DuplicateSaga: on entering, when the id was used and `resume` is not given.
         SagaSuspended: on leaving, after `saga.suspend(…)`.
         SagaAborted: on leaving, when the boundary failed; see its report.
@@ -82,6 +89,8 @@ def saga_scope(
         saga_id=saga_id,
         resume=resume,
         suspendable=suspendable,
+        fork_at=fork_at,
+        abandoned=abandoned,
         **on_crash_options(runtime.settings, on_crash, resume_grace),
     )
 

@@ -27,7 +27,7 @@ from typing import Any
 
 from agent_saga.domain.compensation import Compensation
 from agent_saga.domain.effective import facts_of
-from agent_saga.domain.fold import only_of
+from agent_saga.domain.fold import fork_in, only_of
 from agent_saga.domain.lifecycle import saga_after, step_after
 from agent_saga.domain.records import BESIDE, Ev
 from agent_saga.domain.templates import Template
@@ -85,6 +85,11 @@ def _saga(saga: Saga, record: Record, facts: Facts) -> None:
         saga.only, saga.undo_to = only_of(facts), str(facts.get("to") or "")
     elif record.event == Ev.SAGA_UNDONE_TO:
         saga.only, saga.undo_to = None, ""
+    elif record.event == Ev.SAGA_RESUMED:
+        fork = fork_in(facts)
+        if fork is not None:
+            saga.forked_at = fork.at
+            saga.abandoned |= dict.fromkeys(fork.abandoned, fork.what)
     salt = facts.get("salt")
     if record.event == Ev.SAGA_BEGIN and isinstance(salt, str):
         saga.salt = _unb64(salt)
@@ -270,6 +275,10 @@ def _begins(step: Step, facts: Facts) -> None:
     step.compensation, step.undo_since, step.missing = None, None, ""
     step.undo_tries = 0
     step.spent = False
+    if isinstance(facts.get("args"), dict):
+        step.arguments = facts["args"]
+        step.known_mac = _mac(step.scope.saga, facts, facts["args"])
+    step.scope.saga.abandoned.pop(step.id, None)  # it runs again, on the way that is taken now
     step.prepared = facts.get("prepared")
     step.provisional = _inverse(step, facts.get("provisional"))
 

@@ -109,7 +109,7 @@ def aim(saga: Saga, to: str) -> None:
     Raises:
         UndoRefused: there is no such step, or it is no step up to which can be undone.
     """
-    point = _point(saga, to)
+    point = point_of(saga, to)
     if saga.only is not None or saga.state is not SagaState.COMMITTED:
         if point.id != saga.undo_to:
             raise UndoRefused(
@@ -118,15 +118,19 @@ def aim(saga: Saga, to: str) -> None:
             )
         return
     saga.undo_to = point.id
-    saga.only = frozenset(step.id for step in saga.steps.values() if _came_after(step, point))
+    saga.only = frozenset(step.id for step in saga.steps.values() if came_after(step, point))
 
 
 def _how_far(saga: Saga) -> str:
     return f"up to the step {saga.undo_to}" if saga.only is not None else "as a whole"
 
 
-def _point(saga: Saga, to: str) -> Step:
-    """Return the step that a person meant."""
+def point_of(saga: Saga, to: str) -> Step:
+    """Return the step that a person meant by its id, the beginning of it, or its tool.
+
+    Raises:
+        UndoRefused: none or several are meant, or the step does not stand.
+    """
     steps = list(saga.steps.values())
     exact = [step for step in steps if step.id == to]
     meant = exact or [s for s in steps if s.id.startswith(to) or s.tool.name == to]
@@ -146,7 +150,8 @@ def _point(saga: Saga, to: str) -> Step:
     return point
 
 
-def _came_after(step: Step, point: Step) -> bool:
+def came_after(step: Step, point: Step) -> bool:
+    """Say whether a step is undone before another one, as far as its outcome is known."""
     if step.order is None:
         return step.intent_order > point.intent_order
     return step.order > (point.order or 0)

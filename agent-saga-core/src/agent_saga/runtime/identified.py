@@ -11,6 +11,7 @@ Rules of this part (design 6, R3):
   again.
 - That it was resumed is durable before anything else happens in it: from then on it is a living
   process's.
+- A run may go another way after a recorded step: see `forking`.
 - What a savepoint was undoing when its process died is undone first.
 - If the id was granted and the log has nothing of it, its first owner died, or ended its boundary,
   before its first step: the saga begins under a new epoch. If that owner's log is gone or damaged,
@@ -41,6 +42,7 @@ from agent_saga.errors import (
     ClaimRefused,
     ConfigurationError,
     DuplicateSaga,
+    ForkRefused,
     RecoveryError,
     SagaClosed,
     SagaUnwinding,
@@ -51,6 +53,7 @@ from agent_saga.recovery.hold import forget
 from agent_saga.recovery.rebuild import rebuilt
 from agent_saga.recovery.survey import Found, look
 from agent_saga.recovery.suspended import overdue
+from agent_saga.runtime.forking import finish_leaving, fork_of, leave
 from agent_saga.state.base import StateStore, one
 from agent_saga.state.claims import Claim, claim_key, open_saga, raise_epoch
 from agent_saga.wal.directory import WRITERS
@@ -84,6 +87,7 @@ def identified(engine: Engine, store: StateStore, options: BoundaryOptions) -> S
         SagaUnwinding: it is being undone.
         SagaClosed: it was suspended until a time that is over, to be undone then.
         RecoveryError: records of it are lost, or cannot be trusted.
+        ForkRefused: it is to go another way, and cannot.
         ConfigurationError: the log is not one in files, or the id is no text that fits.
     """
     key = _checked(options.saga_id)
@@ -95,11 +99,13 @@ def identified(engine: Engine, store: StateStore, options: BoundaryOptions) -> S
         )
     place = Place(engine, wal, store)
     found = _recorded(wal.path, key)
+    if found is None and options.fork_at is not None:
+        raise ForkRefused(f"The log has no saga {key!r}; there is nothing to go another way from.")
     if found is None:
         return _begun(place, key, options)
     if not options.resume:
         raise _duplicate(key, found.view.state.value)
-    return _resumed(place, found, key)
+    return _resumed(place, found, key, options)
 
 
 def _checked(key: object) -> str:
@@ -135,7 +141,7 @@ def _begun(place: Place, key: str, options: BoundaryOptions) -> Saga:
             [document], one(document, lambda doc: open_saga(doc, owner=owner)), durable=True
         )
         if not claim.granted and options.resume:
-            again = _after_a_false_start(place, saga.id, claim, key)
+            again = _after_a_false_start(place, saga.id, claim, key, options)
             if isinstance(again, Saga):
                 return again
             claim = again
@@ -146,7 +152,9 @@ def _begun(place: Place, key: str, options: BoundaryOptions) -> Saga:
     return saga
 
 
-def _after_a_false_start(place: Place, saga: str, held: Claim, key: str) -> Claim | Saga:
+def _after_a_false_start(
+    place: Place, saga: str, held: Claim, key: str, options: BoundaryOptions
+) -> Claim | Saga:
     """Take an id over whose owner can no longer act and has recorded nothing of it."""
     if not held.owner or not Path(place.wal.path, WRITERS, held.owner).is_dir():
         raise _lost(key)
@@ -166,7 +174,7 @@ def _after_a_false_start(place: Place, saga: str, held: Claim, key: str) -> Clai
             raise _lost(key)
         if found is None:
             return _next_epoch(place, saga, held)
-    return _resumed(place, found, key)
+    return _resumed(place, found, key, options)
 
 
 def _next_epoch(place: Place, saga: str, held: Claim) -> Claim:
@@ -193,22 +201,41 @@ def _lost(key: str) -> RecoveryError:
 # --- resuming ------------------------------------------------------------------------------------
 
 
-def _resumed(place: Place, found: Found, key: str) -> Saga:
+def _resumed(place: Place, found: Found, key: str, options: BoundaryOptions) -> Saga:
     if found.view.state not in _GOES_ON and found.view.state is not SagaState.UNWINDING:
-        saga = _replaying(place, found, found.effective.epoch, key)
+        _refuse_fork(found, key, options)
+        saga = _rebuilt(place, found, found.effective.epoch, key)
+        _let_replay(saga)
         saga.root.shut()
         saga.read_only = True
         return saga
-    with claimed(
-        place, found.id, reason="resume", by="resume", check=lambda now: _check_goes_on(now, key)
-    ) as claim:
-        saga = _replaying(place, claim.found, claim.epoch, key)
-        seq = journal.saga_event(saga, Ev.SAGA_RESUMED)
+
+    def check(now: Found) -> None:
+        _check_goes_on(now, key)
+        fork_of(_rebuilt(place, now, now.effective.epoch, key), options)
+
+    with claimed(place, found.id, reason="resume", by="resume", check=check) as claim:
+        saga = _rebuilt(place, claim.found, claim.epoch, key)
+        fork = fork_of(saga, options)
+        seq = journal.saga_event(saga, Ev.SAGA_RESUMED, **(fork.fields() if fork else {}))
+        if fork is not None:
+            leave(saga, fork)
         place.wal.wait_durable(seq)
         place.wal.check_fence(saga.id, saga.epoch)
         _forget_hold(place, saga.id)
         _finish_undoing(saga)
+        finish_leaving(saga)
+        _let_replay(saga)
     return saga
+
+
+def _refuse_fork(found: Found, key: str, options: BoundaryOptions) -> None:
+    if options.fork_at is not None:
+        raise ForkRefused(
+            f"The saga {key!r} has ended ({found.view.state.value}); it cannot go another way.",
+            fix=f"agent-saga undo {found.id} --to STEP undoes what came after a step; then begin a "
+            "saga under another id.",
+        )
 
 
 def _forget_hold(place: Place, saga: str) -> None:
@@ -268,19 +295,23 @@ def _finish_undoing(saga: Saga) -> None:
         )
 
 
-def _replaying(place: Place, found: Found, epoch: int, key: str) -> Saga:
+def _rebuilt(place: Place, found: Found, epoch: int, key: str) -> Saga:
     now = place.engine.clock.monotonic()
     saga = rebuilt(place.engine, found, epoch, dead_since=now)
     saga.key = saga.key or key
+    return saga
+
+
+def _let_replay(saga: Saga) -> None:
+    """Let the calls of the new run find the recorded steps, except those that were left."""
     scopes = {scope.path: scope for scope in saga.root.subtree() if scope.path}
-    saga.replay = Replay(list(saga.steps.values()), scopes)
+    saga.replay = Replay(list(saga.steps.values()), scopes, left=saga.abandoned.keys())
     for step in saga.steps.values():
         if step.keyed:
             saga.keyed[step.key] = step
         if _is_open(step):
             saga.unsettled[step.id] = step
     _skip_ordinals(saga)
-    return saga
 
 
 def _is_open(step: Step) -> bool:
