@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from bench.measure import Effort, Figure
 
 _LEFT_OUT = (
-    "Left out: chain on/off (the log has no switch for it); limits, breaker and kill switch in the "
-    "gate (they are not built); recovery and verify (not built)."
+    "Left out: chain on/off (the log has no switch for it); recovery and verify (not built)."
 )
 _UNITS = (
     "The record of J is this benchmark's own: the prototype that the bars were taken from takes "

@@ -1,7 +1,7 @@
 """The SQLite state store, beside a synced write and beside SQLite without the store.
 
-Limits and approvals are not in the store yet; a transaction over one document is what they will
-use, so the bars of both stand here.
+What a transaction over one small document costs, for limits and for approvals; the group `limits`
+measures whole steps.
 """
 
 from __future__ import annotations

@@ -97,8 +97,7 @@ def _check(value: object, path: str, depth: int) -> None:
     if kind is dict:
         _check_dict(value, path, depth)  # type: ignore[arg-type]
     elif kind is list:
-        for index, item in enumerate(value):  # type: ignore[arg-type, var-annotated]
-            _check(item, f"{path}[{index}]", depth + 1)
+        _check_list(value, path, depth)  # type: ignore[arg-type]
     elif kind is str:
         _utf8(value, path)  # type: ignore[arg-type]
     elif kind is int:
@@ -115,8 +114,30 @@ def _check_dict(value: dict[object, object], path: str, depth: int) -> None:
     for key, item in value.items():
         if type(key) is not str:
             raise NotRecordable(f"{path} has a key that is no string: {type(key).__qualname__}.")
-        _utf8(key, path)
-        _check(item, f"{path}.{key[:60]}", depth + 1)
+        if not key.isascii():
+            _utf8(key, path)
+        if not _is_plain(item):
+            _check(item, f"{path}.{key[:60]}", depth + 1)
+
+
+def _check_list(value: list[object], path: str, depth: int) -> None:
+    for index, item in enumerate(value):
+        if type(item) is float and item - item == 0.0:
+            continue  # lists of times are long
+        if not _is_plain(item):
+            _check(item, f"{path}[{index}]", depth + 1)
+
+
+def _is_plain(item: object) -> bool:
+    """Say quickly that a value needs no closer look; most of a document's do not."""
+    kind = type(item)
+    if kind is float:
+        return item - item == 0.0  # type: ignore[operator, no-any-return]
+    if kind is int:
+        return -MAX_INT <= item <= MAX_INT  # type: ignore[operator]
+    if kind is str:
+        return item.isascii()  # type: ignore[attr-defined, no-any-return]
+    return item is None or kind is bool
 
 
 def _utf8(text: str, path: str) -> bytes:

@@ -52,7 +52,7 @@ class Count:
         self.window = Window(
             _number(doc["total"]),
             doc["base"],
-            doc["starts"],
+            doc["start"],
             doc["ends"],
             [a if type(a) is int else number_of(a) for a in doc["amounts"]],
         )
@@ -100,9 +100,12 @@ class Count:
             "axis": list(self.axis),
             "total": _plain(window.total),
             "base": window.base,
-            "starts": window.starts,
+            "start": window.start,
             "ends": window.ends,
-            "amounts": [_plain(amount) for amount in window.amounts],
+            "amounts": [
+                a if type(a) is int and -_EXACT <= a <= _EXACT else text_of(a)
+                for a in window.amounts
+            ],
             "held": self.held,
         }
 

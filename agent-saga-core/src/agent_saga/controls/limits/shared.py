@@ -15,6 +15,7 @@ Rules of this part:
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -159,7 +160,7 @@ class LimitStore:
         name = name_of(call.saga, call.step, call.generation)
         stays = call.semantics is ActionSemantics.REVERSIBLE
         forced = call.approved
-        labels = [str(decode(masked(scope)[0])) if scope else "" for _, scope, _ in wants]
+        labels = [_label(scope) for _, scope, _ in wants]
 
         def rule(docs: Docs) -> Change[tuple[list[SharedTaken], list[Over]]]:
             now = self._now()
@@ -266,6 +267,13 @@ def _file(path: str | os.PathLike[str]) -> StateStore:
     return SQLiteStateStore(path)
 
 
+@functools.lru_cache(maxsize=4096)
+def _label(scope: str) -> str:
+    """Return a scope as people may read it: without secrets."""
+    return str(decode(masked(scope)[0])) if scope else ""
+
+
+@functools.lru_cache(maxsize=4096)
 def count_key(limit: str, scope: str) -> str:
     """Return the key of a count: a scope is told by its digest, as long as it may be."""
     digest = sha256(scope.encode("utf-8", "surrogatepass")).hexdigest()[:32] if scope else ""

@@ -30,23 +30,23 @@ class Window:
     Attributes:
         total: what is in the window.
         base: how many entries have left it.
-        starts, ends, amounts: of each entry the time of its first and its last amount, and their
-            sum; the oldest first.
+        start: the time of the first amount of the last entry.
+        ends, amounts: of each entry the time of its last amount, and the sum; the oldest first.
     """
 
-    __slots__ = ("amounts", "base", "ends", "starts", "total")
+    __slots__ = ("amounts", "base", "ends", "start", "total")
 
     def __init__(
         self,
         total: Number = 0,
         base: int = 0,
-        starts: list[float] | None = None,
+        start: float = 0.0,
         ends: list[float] | None = None,
         amounts: list[Number] | None = None,
     ) -> None:
         self.total = total
         self.base = base
-        self.starts: list[float] = [] if starts is None else starts
+        self.start = start
         self.ends: list[float] = [] if ends is None else ends
         self.amounts: list[Number] = [] if amounts is None else amounts
 
@@ -61,7 +61,7 @@ class Window:
             gone += 1
         if gone:
             self.base += gone
-            del ends[:gone], self.starts[:gone], self.amounts[:gone]
+            del ends[:gone], self.amounts[:gone]
 
     def take(self, amount: Number, length: float, now: float) -> int:
         """Count an amount, and return the name of its entry."""
@@ -69,11 +69,11 @@ class Window:
         self.total = self.total + amount if quick else add(self.total, amount)
         ends, amounts = self.ends, self.amounts
         count = len(ends)
-        if count >= MERGED and now - self.starts[-1] < length / MERGED:
+        if count >= MERGED and now - self.start < length / MERGED:
             ends[-1] = max(ends[-1], now)
             amounts[-1] = add(amounts[-1], amount)
             return self.base + count - 1
-        self.starts.append(now)
+        self.start = now
         ends.append(now)
         amounts.append(amount)
         return self.base + count
