@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from agent_saga.controls.amounts import Number, number_of, text_of
 from agent_saga.controls.limits.moments import Axis, Moment
-from agent_saga.controls.limits.window import Window
+from agent_saga.controls.limits.window import Packed, Window
 from agent_saga.state.document import Doc
 
 __all__ = ["Count"]
@@ -54,7 +54,8 @@ class Count:
             doc["base"],
             doc["start"],
             doc["ends"],
-            [a if type(a) is int else number_of(a) for a in doc["amounts"]],
+            [_number(amount) for amount in doc["amounts"]],
+            Packed(*doc["packed"]),
         )
         self.axis = Axis(*doc["axis"]).advanced(now)
         self.held = doc["held"]
@@ -94,6 +95,7 @@ class Count:
         window = self.window
         if not window.ends:
             return None
+        window.pack()
         return {
             "about": self.about,
             "window": self.length,
@@ -102,10 +104,8 @@ class Count:
             "base": window.base,
             "start": window.start,
             "ends": window.ends,
-            "amounts": [
-                a if type(a) is int and -_EXACT <= a <= _EXACT else text_of(a)
-                for a in window.amounts
-            ],
+            "amounts": [_plain(amount) for amount in window.amounts],
+            "packed": list(window.packed),
             "held": self.held,
         }
 

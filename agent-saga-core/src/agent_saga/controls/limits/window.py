@@ -14,14 +14,31 @@ Rules of this part:
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Final
+from typing import Final, NamedTuple
 
-from agent_saga.controls.amounts import Number, add
+from agent_saga.controls.amounts import Number, add, number_of, text_of
 
-__all__ = ["MERGED", "Window", "negative"]
+__all__ = ["MERGED", "NOTHING", "Packed", "Window", "negative"]
 
 MERGED: Final = 16
 """Entries from which on neighbours become one when they lie within this fraction of the window."""
+
+
+class Packed(NamedTuple):
+    """Entries that were put away.
+
+    Attributes:
+        number: how many.
+        first: when the first of them ended.
+        text: `end:amount` of each, with blanks between.
+    """
+
+    number: int
+    first: float
+    text: str
+
+
+NOTHING: Final = Packed(0, 0.0, "")
 
 
 class Window:
@@ -32,9 +49,10 @@ class Window:
         base: how many entries have left it.
         start: the time of the first amount of the last entry.
         ends, amounts: of each entry the time of its last amount, and the sum; the oldest first.
+        packed: older entries as a text, which is read only when one of them matters.
     """
 
-    __slots__ = ("amounts", "base", "ends", "start", "total")
+    __slots__ = ("amounts", "base", "ends", "packed", "start", "total")
 
     def __init__(
         self,
@@ -43,15 +61,21 @@ class Window:
         start: float = 0.0,
         ends: list[float] | None = None,
         amounts: list[Number] | None = None,
+        packed: Packed = NOTHING,
     ) -> None:
         self.total = total
         self.base = base
         self.start = start
         self.ends: list[float] = [] if ends is None else ends
         self.amounts: list[Number] = [] if amounts is None else amounts
+        self.packed = packed
 
     def prune(self, length: float, now: float) -> None:
         """Forget what has left the window, which is so many seconds long."""
+        if self.packed.number:
+            if self.packed.first + length > now:
+                return
+            self.unpack()
         ends = self.ends
         gone = 0
         for end in ends:
@@ -68,7 +92,7 @@ class Window:
         quick = type(self.total) is type(amount) is int
         self.total = self.total + amount if quick else add(self.total, amount)
         ends, amounts = self.ends, self.amounts
-        count = len(ends)
+        count = len(ends) + self.packed.number
         if count >= MERGED and now - self.start < length / MERGED:
             ends[-1] = max(ends[-1], now)
             amounts[-1] = add(amounts[-1], amount)
@@ -80,6 +104,8 @@ class Window:
 
     def give_back(self, entry: int, amount: Number) -> None:
         """Take an amount out of an entry again, unless that has left the window."""
+        if self.packed.number:
+            self.unpack()
         at = entry - self.base
         if at >= 0:
             self.amounts[at] = add(self.amounts[at], negative(amount))
@@ -89,6 +115,7 @@ class Window:
         """Return the seconds until an amount fits; None when it never does."""
         if amount > most:
             return None
+        self.unpack()
         left = self.total
         wait = 0.0
         for end, leaves in zip(self.ends, self.amounts, strict=True):
@@ -97,6 +124,28 @@ class Window:
             left = add(left, negative(leaves))
             wait = max(0.0, end + length - now)
         return wait
+
+    def unpack(self) -> None:
+        """Read the older entries."""
+        if self.packed.number:
+            pairs = [one.split(":") for one in self.packed.text.split()]
+            self.ends = [*[float(end) for end, _ in pairs], *self.ends]
+            self.amounts = [*[number_of(amount) for _, amount in pairs], *self.amounts]
+            self.packed = NOTHING
+
+    def pack(self) -> None:
+        """Put all entries but the last one away as a text."""
+        old = len(self.ends) - 1
+        if old > 0:
+            more = [
+                f"{end!r}:{text_of(amount)}"
+                for end, amount in zip(self.ends[:old], self.amounts[:old], strict=True)
+            ]
+            packed = self.packed
+            first = packed.first if packed.number else self.ends[0]
+            text = " ".join([packed.text, *more] if packed.number else more)
+            self.packed = Packed(packed.number + old, first, text)
+            del self.ends[:old], self.amounts[:old]
 
 
 def negative(number: Number) -> Number:
