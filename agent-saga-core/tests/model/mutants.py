@@ -7,17 +7,22 @@ model cannot tell from the truth it does not prove, so every one of them must be
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from model.properties import ENDED
 
-from agent_saga.domain import identity
+from agent_saga.domain import effective, identity
+from agent_saga.domain.lifecycle import SagaState
 from agent_saga.domain.views import SagaView
-from agent_saga.engine import journal
+from agent_saga.engine import journal, outcome
 from agent_saga.engine.endings import Kind
+from agent_saga.engine.requests import HandedOver
+from agent_saga.engine.saga import Saga
 from agent_saga.engine.step import Step
 from agent_saga.recovery import claim as claiming
+from agent_saga.wal.base import BaseWAL
 
 
 class Mutant(NamedTuple):
@@ -95,21 +100,143 @@ def told_clean(patch: Any) -> None:
     patch.setattr(SagaView, "clean", property(lambda view: view.state in ENDED))
 
 
+def intent_not_durable(patch: Any) -> None:
+    """The effect happens as soon as its announcement is written."""
+    patch.setattr("agent_saga.engine.protocol.Durable", HandedOver)
+
+
+def compensating_not_durable(patch: Any) -> None:
+    """An inverse is run as soon as its announcement is written."""
+    patch.setattr("agent_saga.engine.inverse.Durable", HandedOver)
+
+
+def commit_not_durable(patch: Any) -> None:
+    """Success is told as soon as the commit is written."""
+    patch.setattr("agent_saga.engine.commit.Durable", HandedOver)
+
+
+def no_check_before_return(patch: Any) -> None:
+    """Success is told without a last look at the fence."""
+    check = BaseWAL.check_fence
+
+    def unchecked(wal: BaseWAL, saga: str, epoch: int, announced: int | None = None) -> None:
+        if sys._getframe(1).f_code.co_name != "commit":
+            check(wal, saga, epoch, announced)
+
+    patch.setattr(BaseWAL, "check_fence", unchecked)
+
+
+def fence_not_looked_at(patch: Any) -> None:
+    """Nobody looks whether somebody else has taken the saga over."""
+    patch.setattr(BaseWAL, "check_fence", lambda *args: None)
+
+
+def cuts_ignored(patch: Any) -> None:
+    """What a claim has not read counts all the same."""
+    patch.setattr(effective, "_uncut", lambda record, claims: True)
+
+
+def read_before_the_fence(patch: Any) -> None:
+    """A claimer goes by what it read before it fenced the owner."""
+    patch.setattr(claiming, "read_again", lambda path, found, port: found)
+
+
+def stale_ignored(patch: Any) -> None:
+    """What an owner writes that was taken over is never named."""
+    patch.setattr(effective, "_unsafe", lambda late: [])
+
+
+def a_no_is_always_final(patch: Any) -> None:
+    """A prober's no is believed although the request may still arrive."""
+    patch.setattr("agent_saga.engine.settle.quiet", lambda step: True)
+
+
+def nobody_is_asked(patch: Any) -> None:
+    """An effect of which nothing is known is taken for one that happened."""
+
+    def settled(step: Step, *, patient: bool) -> Any:
+        yield from ()
+        outcome.applied(step, step.arguments["name"])
+        journal.committed(step)
+
+    patch.setattr("agent_saga.engine.unwind.settle_unknown", settled)
+
+
+def steps_go_on(patch: Any) -> None:
+    """A step may start while its saga is being undone."""
+    patch.setattr(Saga, "check_open", lambda saga, scope: None)
+
+
+def unwinding_left_alone(patch: Any) -> None:
+    """Recovery takes up only what was running."""
+
+    def recoverable(found: Any) -> bool:
+        return found.view.state is SagaState.RUNNING
+
+    patch.setattr("agent_saga.recovery.recover.recoverable", recoverable)
+    patch.setattr("agent_saga.recovery.daemon.recoverable", recoverable)
+
+
+def queue_forgets(patch: Any) -> None:
+    """What could not be undone is in no queue."""
+    patch.setattr("agent_saga.recovery.queue.is_case", lambda found: bool(found.problems))
+
+
+def halt_looked_at_once(patch: Any) -> None:
+    """The switch is not looked at again once a step is announced."""
+
+    def rechecked(step: Step) -> Any:
+        yield from ()
+
+    patch.setattr("agent_saga.engine.protocol.rechecked", rechecked)
+
+
+def quarantine_not_looked_at(patch: Any) -> None:
+    """Undoing goes on in quarantine."""
+
+    def kept(saga: Saga) -> Any:
+        yield from ()
+
+    patch.setattr("agent_saga.engine.unwind.kept_from_undoing", kept)
+    patch.setattr("agent_saga.engine.inverse.kept_from_undoing", kept)
+
+
+FAILS_1 = "one daemon, the owner fails"
 MUTANTS = {
-    "no_lock": Mutant(no_lock, ("P2", "P3", "P11"), "two daemons, the owner commits"),
-    "epoch_not_atomic": Mutant(
-        epoch_not_atomic, ("P2", "P3", "P11"), "two daemons, the owner fails"
+    # P1
+    "intent_after_the_effect": Mutant(intent_after_the_effect, ("P1",), FAILS_1),
+    "intent_not_durable": Mutant(intent_not_durable, ("P1",), FAILS_1),
+    # P2
+    "no_lock": Mutant(no_lock, ("P11",), "two daemons, the owner commits"),
+    "epoch_not_atomic": Mutant(epoch_not_atomic, ("P11", "P2"), "two daemons, the owner fails"),
+    "found_inverse_repeated": Mutant(found_inverse_repeated, ("P2",), "nobody can tell"),
+    "key_of_the_epoch": Mutant(key_of_the_epoch, ("P2",), FAILS_1),
+    "compensating_not_durable": Mutant(compensating_not_durable, ("P2",), "the power fails"),
+    # P3
+    "lost_answer_is_no_effect": Mutant(lost_answer_is_no_effect, ("P3",), FAILS_1),
+    "told_clean": Mutant(told_clean, ("P3",), FAILS_1),
+    "commit_not_durable": Mutant(commit_not_durable, ("P3",), "the power fails, and it commits"),
+    "no_check_before_return": Mutant(
+        no_check_before_return, ("P3",), "taken for dead, the owner commits"
     ),
-    "found_inverse_repeated": Mutant(
-        found_inverse_repeated, ("P2",), "one daemon, the owner fails"
+    "read_before_the_fence": Mutant(
+        read_before_the_fence, ("P3",), "taken for dead, the owner commits"
     ),
-    "key_of_the_epoch": Mutant(key_of_the_epoch, ("P2",), "one daemon, the owner fails"),
-    "oldest_first": Mutant(oldest_first, ("P5",), "one daemon, the owner fails"),
-    "lost_answer_is_no_effect": Mutant(
-        lost_answer_is_no_effect, ("P3",), "one daemon, the owner fails"
-    ),
-    "intent_after_the_effect": Mutant(
-        intent_after_the_effect, ("P1",), "one daemon, the owner fails"
-    ),
-    "told_clean": Mutant(told_clean, ("P3",), "one daemon, the owner fails"),
+    "stale_ignored": Mutant(stale_ignored, ("P3",), "settled too early"),
+    "queue_forgets": Mutant(queue_forgets, ("P3",), "nobody can tell"),
+    # P4
+    "a_no_is_always_final": Mutant(a_no_is_always_final, ("P4", "P3"), "late requests"),
+    "nobody_is_asked": Mutant(nobody_is_asked, ("P4",), FAILS_1),
+    # P5
+    "oldest_first": Mutant(oldest_first, ("P5",), FAILS_1),
+    # P6
+    "unwinding_left_alone": Mutant(unwinding_left_alone, ("P6",), FAILS_1),
+    # P7
+    "halt_looked_at_once": Mutant(halt_looked_at_once, ("P7",), "halted"),
+    "quarantine_not_looked_at": Mutant(quarantine_not_looked_at, ("P7",), "quarantined"),
+    # P11
+    "cuts_ignored": Mutant(cuts_ignored, ("P11",), "taken for dead"),
+    "fence_not_looked_at": Mutant(fence_not_looked_at, ("P11", "P2", "P3"), "taken for dead"),
+    # late threads
+    "steps_go_on": Mutant(steps_go_on, ("P4", "P3", "P5"), "a late thread"),
 }

@@ -14,10 +14,10 @@ from contextvars import copy_context
 from pathlib import Path
 from typing import NamedTuple
 
-from model.scheduler import DIE, Process, Scene, ended
+from model.scheduler import DIE, POWER, Process, Scene, ended
 from model.stage import BLIND, ModelStore, ModelWAL, Stage, stage, use
 
-from agent_saga import AgentKit, Applied, NotApplied, Observation, Settings, tool
+from agent_saga import AgentKit, Applied, NotApplied, Observation, SagaAborted, Settings, tool
 from agent_saga.controls.installed import INSTALLED
 from agent_saga.controls.switch.kill_switch import KillSwitch
 from agent_saga.controls.switch.store import SwitchStore
@@ -42,6 +42,7 @@ class Plan(NamedTuple):
         together: the second step is made by a thread of its own, which nobody waits for.
         network: requests may be on their way for a while.
         blind: daemons may take the owner for dead although it lives.
+        assumes: no call takes hold after `settle_after`.
         stops: somebody halts everything ("halt"), or quarantines the saga ("quarantine").
     """
 
@@ -51,6 +52,7 @@ class Plan(NamedTuple):
     together: bool = False
     network: bool = False
     blind: bool = False
+    assumes: bool = True
     stops: str = ""
 
 
@@ -135,7 +137,7 @@ class Owner:
         here.here(process)
         kit = AgentKit("model", wal=ModelWAL(here.log, process), settings=SETTINGS)
         kit.runtime.store = ModelStore(process)
-        with contextlib.suppress(Exception):
+        try:
             with kit.transaction():
                 charge("a")
                 if self.plan.together:
@@ -147,6 +149,11 @@ class Owner:
                 if self.plan.fails:
                     raise PlanFailedError
             here.returned = True
+            process.stop("was told success", POWER)
+        except SagaAborted as aborted:
+            here.told_undone = aborted.report.clean
+        except Exception as error:
+            here.failures.append(error)
 
     def run_beside(self, process: Process) -> None:
         """Be the thread of the second step."""
@@ -231,6 +238,7 @@ def scene(plan: Plan, second: Callable[[str], object] = book) -> Iterator[Scene]
     """Make a fresh scene."""
     folder = tempfile.TemporaryDirectory(dir=_memory())
     here = Stage(Path(folder.name))
+    here.waits_for_calls = plan.assumes
     use(here)
     made = Scene(_processes(plan, second), here.shared, here.power_fails, here)
     INSTALLED.put("switch", KillSwitch() if plan.stops else None)

@@ -88,6 +88,11 @@ SCENES = {
     "nobody can tell": (Plan(1), post, Bounds(1, 2, 2, USUAL)),
     "torn tails": (Plan(2), book, Bounds(1, 3, 1, USUAL | {TORN})),
     "the power fails": (Plan(2), book, Bounds(1, 2, 1, USUAL | {POWER})),
+    "the power fails, and it commits": (
+        Plan(1, fails=False),
+        book,
+        Bounds(1, 2, 1, USUAL | {POWER}),
+    ),
     "an operator": (Plan(1, operator=True), book, Bounds(1, 1, 3, USUAL)),
     "an operator, and nobody can tell": (
         Plan(1, operator=True),
@@ -104,6 +109,11 @@ SCENES = {
     "halted": (Plan(1, stops="halt"), book, Bounds(3, 1, 1, USUAL)),
     "quarantined": (Plan(1, stops="quarantine"), book, Bounds(3, 1, 1, USUAL)),
     "taken for dead": (Plan(2, blind=True), book, Bounds(3, 0, 2, USUAL | {BLIND})),
+    "settled too early": (
+        Plan(1, blind=True, assumes=False),
+        book,
+        Bounds(3, 0, 2, USUAL | {BLIND}),
+    ),
     "taken for dead, the owner commits": (
         Plan(1, blind=True, fails=False),
         book,
