@@ -164,6 +164,14 @@ def property(session: nox.Session) -> None:
     pytest(session, *deep, *map(tests_of, PACKAGES), AGENT_SAGA_MODEL_STATES="100000")
 
 
+@nox.session(tags=["full"])
+def mutants(session: nox.Session) -> None:
+    """Seed mistakes into the code, one by one: the model must find each, by the right property."""
+    install(session, "test")
+    environ = {"AGENT_SAGA_CACHE": str(caches(session))}
+    session.run("python", "-m", "tools.mutants", *session.posargs, env=environ)
+
+
 @nox.session(tags=["ci", "full"])
 def lint(session: nox.Session) -> None:
     """Style and plain mistakes."""

@@ -11,7 +11,7 @@ from tools import interpreters, tree
 NOXFILE = ast.parse((tree.ROOT / "noxfile.py").read_text("utf-8"))
 PROMISED = {
     *("tests", "packages", "conformance", "crash", "property", "typing", "docs", "examples"),
-    *("lint", "imports", "guards", "wheels", "bench", "demo", "full"),
+    *("lint", "imports", "guards", "mutants", "wheels", "bench", "demo", "full"),
 }
 
 

@@ -305,8 +305,10 @@ class ModelWAL(FileWAL):
         process.at_death.append(self.forget)
 
     def forget(self) -> None:
-        """The process is gone: nothing of this is written at the end of the tests."""
+        """The process is gone: nothing of this is written any more, and no thread of it is left."""
         self._cause = OSError("its process is gone")
+        if self._segments is not None:
+            self._segments._preparer.stop(0.0)
 
     def _after_drain(self) -> None:
         """What was written may be lost until somebody waits for it."""
