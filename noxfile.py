@@ -158,10 +158,11 @@ def crash(session: nox.Session) -> None:
 
 @nox.session(tags=["full"])
 def property(session: nox.Session) -> None:
-    """Random sagas against the model of the world, and many more states of the real code."""
+    """Random sagas against the model of the world; many states of the real code; power losses."""
     install(session, "test")
     deep = ("-m", "property", "--hypothesis-profile=deep")
-    pytest(session, *deep, *map(tests_of, PACKAGES), AGENT_SAGA_MODEL_STATES="100000")
+    env = {"AGENT_SAGA_MODEL_STATES": "120000", "AGENT_SAGA_POWER_CASES": "3000"}
+    pytest(session, *deep, *map(tests_of, PACKAGES), **env)
 
 
 @nox.session(tags=["full"])
