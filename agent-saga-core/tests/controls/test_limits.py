@@ -554,3 +554,38 @@ def test_threads_never_get_more_than_the_cap_together(limited, world, usage):
     assert sum(world.amounts) == 99
     assert len(refused) == 80 - 33
     assert usage() == {("spend", ""): 99, ("calls", ""): 33}
+
+
+@pytest.mark.guarantee("LIMIT-4")
+def test_a_step_that_is_repeated_with_its_key_is_authorised_once(limited, world, usage):
+    kit = limited(budget(100))
+    lost = [True]
+
+    def pay(amount):
+        world.wire(amount)
+        if lost[0]:
+            raise ConnectionError("the answer was lost")
+        return {"amount": amount}
+
+    tool = kit.safe_tool(pay, compensate=lambda r: Compensation.none("test"), idempotent=True)
+    with kit.transaction():
+        with pytest.raises(ConnectionError):
+            tool(60)
+        lost[0] = False
+        tool(60)
+    assert usage() == {("spend", ""): 60}
+
+
+def test_a_kit_tells_of_its_limits_and_is_not_ready_without_their_store(limited, world, tmp_path):
+    kit = limited(budget(100))
+    kit.safe_tool(world.wire, "REVERSIBLE")
+    status = kit.status()
+    assert status.facts["limits"] == ["spend"]
+    (tmp_path / "folder").mkdir()
+    set_limit_store(FileLimitStore(tmp_path / "folder"))
+    try:
+        status = kit.status()
+    finally:
+        set_limit_store(None)
+    assert not status.ready
+    assert any("limits" in blocker for blocker in status.blockers)

@@ -54,6 +54,7 @@ class CallView(Struct, eq=False):
         began: when its saga began, in microseconds since the epoch.
         asks: what wants a human's approval, and why; filled while the call is judged.
         risky_inverse: its inverse is itself irreversible.
+        repeated: it was announced before, and is carried out again with the same key.
         stamp: the breaker's generation when it was let through.
         held: what controls have taken for it, by the control's name; None while there is nothing.
     """
@@ -73,6 +74,7 @@ class CallView(Struct, eq=False):
     held: dict[str, Any] | None = None
     stamp: int = 0
     risky_inverse: bool = False
+    repeated: bool = False
 
     def __post_init__(self) -> None:
         self.arguments = MappingProxyType(self.arguments)

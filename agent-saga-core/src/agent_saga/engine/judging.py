@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 from agent_saga.controls.approvals import ApprovalRequest, approver_of, denied
 from agent_saga.controls.control import CallView, Evaluate, Use, Wait
 from agent_saga.controls.gate import APPROVALS, Ask
+from agent_saga.domain.lifecycle import StepState
 from agent_saga.engine import journal
 from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.requests import Call, Ending, HandedOver, Protocol
@@ -68,6 +69,7 @@ def _view(step: Step) -> CallView:
         step.generation,
         began=saga.began,
         risky_inverse=tool.risky_inverse,
+        repeated=step.state is StepState.UNKNOWN,
     )
     declared = saga.engine.gate.declared
     if declared and tool.name in declared:

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from agent_saga.controls.gate import PreFlightGate
+from agent_saga.controls.limits.control import MemoryLimits, SharedLimits
+from agent_saga.controls.limits.limit import LIMITS
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.engine.wrap import SagaTool
 from agent_saga.errors import AgentSagaError
@@ -66,7 +68,7 @@ def status_of(runtime: Runtime, tools: Iterable[SagaTool[Any, Any]]) -> Status:
     """Return the posture of a runtime and of the tools that are wrapped for it."""
     status = Status()
     tools = list(tools)
-    for look in (_log, _plugins):
+    for look in (_log, _plugins, _limits):
         try:
             look(runtime, status)
         except AgentSagaError as error:
@@ -100,6 +102,20 @@ def _plugins(_: Runtime, status: Status) -> None:
     for health in plugins.health():
         if not health.ready:
             status.blockers.append(str(health))
+
+
+def _limits(runtime: Runtime, status: Status) -> None:
+    """Say how many limits hold; a store of them that cannot be read refuses every call."""
+    found = [c for c in runtime.engine().gate.controls if c.name == LIMITS]
+    for control in found:
+        if isinstance(control, SharedLimits):
+            control.store.usage()
+        if isinstance(control, (SharedLimits, MemoryLimits)):
+            status.facts["limits"] = [limit.name for limit in control.limits]
+            if isinstance(control, MemoryLimits) and runtime.wal.capabilities.survives_kill:
+                status.warnings.append(
+                    "limits are counted in this process only; other processes have their own"
+                )
 
 
 def _tool(runtime: Runtime, wrapped: SagaTool[Any, Any], status: Status) -> None:

@@ -12,12 +12,16 @@ Rules of this part:
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from agent_saga.controls.limits.moments import moment
+from agent_saga.controls.limits.upkeep import sweep
+from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.engine.boundary import loop_is_running
-from agent_saga.errors import ConfigurationError
+from agent_saga.errors import AgentSagaError, ConfigurationError
 from agent_saga.plugins.notifiers import Notifier
 from agent_saga.plugins.process import process_plugins
 from agent_saga.plugins.registry import process_handlers
@@ -36,7 +40,9 @@ from agent_saga.state.base import StateStore
 from agent_saga.wal.base import BaseWAL
 from agent_saga.wal.file import FileWAL
 
+log = logging.getLogger("agent_saga.recovery")
 T = TypeVar("T")
+R = TypeVar("R")
 Told = Callable[[Recovered], object]
 
 
@@ -102,7 +108,9 @@ class RecoveryDaemon:
         and is in the result. Waits for calls that may still arrive. Returns a `Result`, or an
         awaitable of it.
         """
-        return _either(lambda: self._daemon.sweep(patient=True, undo_held=undo_held))
+        return _either(
+            lambda: self._handed_back(self._daemon.sweep(patient=True, undo_held=undo_held))
+        )
 
     def watch(
         self, interval: float = 5.0, *, after: Callable[[Result | None], object] | None = None
@@ -114,7 +122,12 @@ class RecoveryDaemon:
             after: called after every pass with its result, or with None if the pass failed; it runs
                 on the thread that watches.
         """
-        return _either(lambda: self._daemon.run(interval, after))
+
+        def then(result: Result | None) -> object:
+            self._handed_back(result)
+            return None if after is None else after(result)
+
+        return _either(lambda: self._daemon.run(interval, then))
 
     def stop(self) -> None:
         """End `watch` after the saga that is being recovered; safe from any thread."""
@@ -154,7 +167,16 @@ class RecoveryDaemon:
 
     def sweep(self) -> Result:
         """Make one pass that does not wait for calls that may still arrive; blocks."""
-        return self._daemon.sweep(patient=False)
+        return self._handed_back(self._daemon.sweep(patient=False))
+
+    def _handed_back(self, result: R) -> R:
+        """Hand back what dead processes held of limits and never announced."""
+        try:
+            place = self._place()
+            sweep(place.store, place.wal, moment(SYSTEM_CLOCK))
+        except AgentSagaError as error:
+            log.warning("what dead processes held of limits was not handed back: %s", error)
+        return result
 
     def missing_handlers(self) -> list[str]:
         """Return the names of inverses that open sagas need and that are not registered here."""

@@ -6,6 +6,8 @@ Rules of this part:
   refused call leaves no trace in any count.
 - A limit with `escalate_to_human` has a human asked instead. Nothing is taken while the human
   thinks; after a yes everything is judged again, and what was approved counts like all else.
+- One step is authorised once: a call that was announced before and is repeated with the same key
+  takes nothing.
 - What was taken is handed back only if the call did not start. A failed call, and one that was
   undone, has been authorised all the same.
 - A store that cannot be read or written refuses.
@@ -80,7 +82,7 @@ class MemoryLimits(Control):
 
     def check(self, call: CallView) -> None:
         """Take what the call wants, all of it or nothing."""
-        if call.held is not None and LIMITS in call.held:
+        if call.repeated or (call.held is not None and LIMITS in call.held):
             return
         asked = wants(self.limits, call)
         if asked:
@@ -114,7 +116,7 @@ class SharedLimits(Control):
 
     def check(self, call: CallView) -> Wait | None:
         """Take what the call wants, all of it or nothing."""
-        if call.held is not None and LIMITS in call.held:
+        if call.repeated or (call.held is not None and LIMITS in call.held):
             return None
         asked = wants(self.limits, call)
         if not asked:
