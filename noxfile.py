@@ -314,19 +314,22 @@ def worlds(session: nox.Session) -> None:
 
 @nox.session(tags=["full"])
 def all_worlds(session: nox.Session) -> None:
-    """Many runs in all of them, with and without somebody who approves, and rogue agents."""
-    _install_worlds(session, "requirements-dojo.txt")
+    """Many runs in all of them, through a framework, too; rogue agents; and the alternatives."""
+    more = ("requirements-dojo.txt", "requirements-peers.txt")
+    _install_worlds(session, *more, packages=[CORE, "packages/agent-saga-langgraph"])
     session.run("python", "-m", "bench.worlds", "--runs", "40", *session.posargs)
     session.run("python", "-m", "bench.worlds", "--runs", "10", "--present", *session.posargs)
+    session.run("python", "-m", "bench.worlds.graph", "bfcl", "tau2-telecom", "dojo-slack")
     session.run("python", "-m", "bench.worlds.rogue")
+    session.run("python", "-m", "bench.worlds.peers")
 
 
-def _install_worlds(session: nox.Session, *more: str) -> None:
+def _install_worlds(session: nox.Session, *more: str, packages: list[str] | None = None) -> None:
     """Install the worlds in an environment of their own: their pins are not ours."""
     free = {"UV_CONSTRAINT": "", "PIP_CONSTRAINT": ""}
     for name in ("requirements.txt", *more):
         pins = str(ROOT / "bench" / "worlds" / name)
-        session.install(*edited([CORE]), "-r", pins, env=free)
+        session.install(*edited(packages or [CORE]), "-r", pins, env=free)
     # These ask for much that their worlds never use.
     bare = str(ROOT / "bench" / "worlds" / "requirements-bare.txt")
     session.install("--no-deps", "-r", bare, env=free)

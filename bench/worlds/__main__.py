@@ -84,7 +84,8 @@ def main(arguments: list[str]) -> int:
     print(table(outcomes))
     if options.json:
         lines = [one.as_dict() for one in outcomes]
-        Path(options.json).write_text(json.dumps(lines, indent=1), "utf-8")
+        kept = {"seed": seed, "present": options.present, "runs": lines}
+        Path(options.json).write_text(json.dumps(kept, indent=1), "utf-8")
     wrong = [one for one in outcomes if faulty(one)]
     for one in wrong[:10]:
         print(_repeat(one, present=options.present))

@@ -240,3 +240,34 @@ def test_a_tool_of_another_kit_is_refused(shop, tmp_path):
     with pytest.raises(SagaAborted, match="another kit"), shop.kit.transaction():
         wrapped.invoke({"item": "seat"})
     shop.world.assert_untouched()
+
+
+REMOTE = {"type": "object", "properties": {"item": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "chosen"),
+    [
+        (REMOTE, {"item": "lamp", "colour": "red"}),
+        ({"type": "object"}, {"item": "lamp", "colour": "red"}),
+        ({**REMOTE, "additionalProperties": False}, {"item": "lamp"}),
+    ],
+    ids=["open", "empty", "closed"],
+)
+def test_what_the_model_chose_is_known_whatever_the_schema_names(saga_kit, schema, chosen):
+    """A remote tool's schema admits arguments that it does not name; an approval must see them."""
+    seen = []
+
+    def look(args: dict[str, object]) -> None:
+        seen.append(args)
+
+    def remote(runtime: object = None, **arguments: object) -> str:
+        return f"{arguments['item']} by {runtime}"
+
+    plain = StructuredTool.from_function(
+        remote, name="remote", description="Act elsewhere.", args_schema=schema
+    )
+    wrapped = wrap_tool(plain, semantics="REVERSIBLE", kit=saga_kit, prepare=look)
+    with saga_kit.transaction():
+        assert wrapped.invoke({"item": "lamp", "colour": "red"}) == "lamp by None"
+    assert seen == [chosen]

@@ -87,14 +87,14 @@ class Effect:
 
     Args:
         tool: the function, declared and wrapped.
-        visible: the arguments that the model chooses; None means all.
+        chosen: says of an argument's name whether the model chooses it.
     """
 
-    __slots__ = ("_visible", "tool")
+    __slots__ = ("_chooses", "tool")
 
-    def __init__(self, tool: SagaTool[..., Any], visible: frozenset[str] | None = None) -> None:
+    def __init__(self, tool: SagaTool[..., Any], chosen: Callable[[str], bool]) -> None:
         self.tool = tool
-        self._visible = visible
+        self._chooses = chosen
 
     def function(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return what stands in the original's place, with its signature."""
@@ -164,8 +164,7 @@ class Effect:
         return Invocation(scope, tool, arguments, args, kwargs, key)
 
     def _chosen(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        visible = self._visible
-        return {n: v for n, v in arguments.items() if visible is None or n in visible}
+        return {name: value for name, value in arguments.items() if self._chooses(name)}
 
     def _check_answer(self, call: Invocation) -> None:
         """Stop a call again about whose failure a human said no; the answer came with a resume.

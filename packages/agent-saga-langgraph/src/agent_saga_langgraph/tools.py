@@ -15,6 +15,7 @@ Rules of this part:
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -162,8 +163,6 @@ def _effects(tool: BaseTool) -> list[Effect]:
 
 
 def _made_from(fn: Callable[..., Any], name: str | None) -> StructuredTool:
-    import inspect  # noqa: PLC0415 - used here only
-
     how = "coroutine" if inspect.iscoroutinefunction(fn) else "func"
     return StructuredTool.from_function(**{how: fn}, name=name)  # type: ignore[arg-type]
 
@@ -199,10 +198,9 @@ def _declared(
 
 def _replaced(tool: T, declare: Callable[[Callable[..., Any]], SagaTool[..., Any]]) -> T:
     """Return a copy of a tool with declared functions in the place of its own."""
-    visible = _visible(tool)
 
     def step(fn: Callable[..., Any]) -> Callable[..., Any]:
-        return Effect(declare(fn), visible).function(fn)
+        return Effect(declare(fn), _chosen(tool, fn)).function(fn)
 
     own: dict[str, Any] = {}
     if isinstance(tool, (StructuredTool, Tool)):
@@ -216,13 +214,26 @@ def _replaced(tool: T, declare: Callable[[Callable[..., Any]], SagaTool[..., Any
     return copy
 
 
-def _visible(tool: BaseTool) -> frozenset[str] | None:
-    """Return the names of the arguments that the model chooses; None when that is unknown."""
+def _chosen(tool: BaseTool, fn: Callable[..., Any]) -> Callable[[str], bool]:
+    """Return what says whether the model chooses an argument; the framework injects the others.
+
+    A schema that admits further arguments, as those of remote tools do, admits whatever the
+    function does not name itself: a parameter that it names and the schema does not is injected.
+    """
     schema: Any = tool.tool_call_schema
     if isinstance(schema, dict):
-        return frozenset(schema.get("properties", ()))
-    fields = getattr(schema, "model_fields", None) or getattr(schema, "__fields__", {})
-    return frozenset(fields) if fields and not isinstance(tool, Tool) else None
+        names = frozenset(schema.get("properties", ()))
+        is_open = schema.get("additionalProperties", True) is not False
+    else:
+        fields = getattr(schema, "model_fields", None) or getattr(schema, "__fields__", {})
+        if not fields or isinstance(tool, Tool):
+            return lambda _: True
+        names = frozenset(fields)
+        is_open = getattr(schema, "model_config", {}).get("extra") == "allow"
+    if not is_open:
+        return names.__contains__
+    injected = frozenset(inspect.signature(fn).parameters) - names
+    return lambda name: name not in injected
 
 
 def _class_of(base: type[BaseTool]) -> type[BaseTool]:
