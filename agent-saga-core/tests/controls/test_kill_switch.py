@@ -137,7 +137,7 @@ def test_a_drain_lets_a_begun_saga_end_and_no_new_one_begin(kit, world, switch):
 
 def test_a_halt_with_a_time_is_over_by_itself(kit, world, switch):
     send = acting(kit, world)
-    switch.halt("*", reason="r", by="b", ttl=0.3)
+    switch.halt("*", reason="r", by="b", ttl=2)
     with kit.transaction(), pytest.raises(Halted):
         send(1)
     while switch.switches().against("wire.send", (), now=time.time_ns() // 1000):
