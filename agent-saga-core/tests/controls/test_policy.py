@@ -221,6 +221,7 @@ def test_an_inverse_that_is_itself_irreversible_needs_a_human(world):
     assert world.amounts == ["acme"]
 
 
+@pytest.mark.guarantee("POLICY-1")
 def test_loading_again_replaces_everything_or_nothing(write, world):
     path = write('[[rules]]\nname = "no"\ntool = "pay"\n')
     policy = Policy.load(path)
@@ -312,6 +313,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.guarantee("POLICY-1")
 @pytest.mark.parametrize(("text", "name", "said"), WRONG, ids=range(len(WRONG)))
 def test_an_error_in_a_policy_names_its_place(write, text, name, said):
     path = write(text, name)
@@ -351,3 +353,45 @@ def test_a_rule_by_json_schema(write, world):
         with pytest.raises(RefusedError):
             pay(11)
     assert world.amounts == [10]
+
+
+FREEZE = """
+[[rules]]
+name = "code freeze"
+tag = "destructive"
+reason = "nothing is deleted during the freeze"
+
+[[rules]]
+name = "backups are out of reach"
+tag = "backups"
+tool = ["volumes.delete", "volumes.delete_backups"]
+reason = "no agent deletes backups"
+"""
+
+
+@pytest.mark.guarantee("REFUSE-1")
+def test_a_freeze_stops_what_destroys_and_backups_stay_out_of_reach_after_it(write, world):
+    """A call that nothing can take back is refused before its effect; backups apart from data."""
+    path = write(FREEZE)
+    policy = Policy.load(path)
+    kit = kit_with(policy, Yes())
+    delete = kit.safe_tool(world.mail, "IRREVERSIBLE", name="volumes.delete", tags=["destructive"])
+    backups = kit.safe_tool(
+        world.mail,
+        "IRREVERSIBLE",
+        name="volumes.delete_backups",
+        tags=["destructive", "backups"],
+    )
+    look = kit.safe_tool(world.mail, "REVERSIBLE", name="volumes.list")
+    with kit.transaction():
+        look("all")
+        for tool_of_doom in (delete, backups):
+            with pytest.raises(RefusedError, match="freeze"):
+                tool_of_doom("production")
+    write(FREEZE[FREEZE.index("[[rules]]", 5) :])  # the freeze is over
+    policy.reload()
+    with kit.transaction():
+        delete("scratch")
+        with pytest.raises(RefusedError, match="backups"):
+            backups("production")
+    assert world.amounts == ["all", "scratch"]

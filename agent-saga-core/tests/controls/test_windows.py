@@ -137,3 +137,11 @@ def test_a_float_counts_as_the_shortest_decimal_that_stands_for_it(value):
     except ValueError:
         return
     assert Decimal(number) == Decimal(repr(value))
+
+
+def test_who_asks_again_holds_what_was_taken():
+    """A call that another process goes on with must not be handed back when the first one dies."""
+    count = Count(None, Moment(0, 1.0, "boot"), LENGTH)
+    count.take("call", 5, "first", stays=False)
+    count.take("call", 5, "second", stays=False)
+    assert (count.window.total, count.held["call"][2]) == (5, "second")

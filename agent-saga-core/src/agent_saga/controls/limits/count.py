@@ -64,10 +64,13 @@ class Count:
         self.window.prune(self.length, self.axis.now)
 
     def take(self, name: str, amount: Number, writer: str, *, stays: bool) -> None:
-        """Count an amount for a call, once."""
-        if name not in self.held:
-            entry = self.window.take(amount, self.length, self.axis.now)
-            self.held[name] = [entry, _plain(amount), writer, stays]
+        """Count an amount for a call, once; who asks again is who holds it from then on."""
+        held = self.held.get(name)
+        if held is not None:
+            held[2] = writer
+            return
+        entry = self.window.take(amount, self.length, self.axis.now)
+        self.held[name] = [entry, _plain(amount), writer, stays]
 
     def add(self, amount: Number, age: float) -> None:
         """Count an amount that was let through so many seconds ago."""
