@@ -15,13 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recovery.conftest import SAGA, Log, World, key_of
 
-from agent_saga import compensator
+from agent_saga import AgentKit, compensator
 from agent_saga.cli.main import main
 from agent_saga.domain import identity
 from agent_saga.domain.records import Ev
-from agent_saga.errors import UndoRefused
+from agent_saga.engine import journal
+from agent_saga.errors import NotRecordable, UndoRefused
 from agent_saga.plugins.registry import process_handlers
 from agent_saga.recovery import claim as claiming
+from agent_saga.recovery import undo as undoing
 
 
 def committed(log: Log, *steps: str, handler: str = "undo_again") -> None:
@@ -344,3 +346,52 @@ def test_a_killed_command_that_is_given_again_goes_on(
     assert python(*words).returncode == 4
     world = Path("world.txt").read_text().split("\n")[:-1]
     assert world == ["act 1", "act 2", "act 3", "unact 3", "unact 3", "unact 2"]
+
+
+def test_the_command_takes_the_programs_own_id_a_name_or_the_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    kit = AgentKit("named", wal="log")
+
+    @kit.tool("COMPENSABLE", name="act")
+    def act(n: int) -> int:
+        return n
+
+    @act.undo
+    def unact(result: int) -> None: ...
+
+    with kit.transaction("an order", saga_id="order-17") as saga:
+        act(1)
+    with kit.transaction("an order"):
+        act(2)
+    who = ("--by", "ann", "--reason", "x", "--wal-path", "log", "--dry-run")
+    for wanted in ("order-17", saga.id, saga.id[:12]):
+        assert main(["undo", wanted, *who]) == 0
+        assert capsys.readouterr().out.count("undo ") == 1
+        assert main(["show", wanted, "--wal-path", "log"]) == 0
+        assert "order-17" in capsys.readouterr().out
+    assert main(["undo", "an order", *who]) == 3
+    assert "may be one of 2 sagas" in capsys.readouterr().err
+    assert main(["undo", "nobody", *who]) == 4
+
+
+@pytest.mark.guarantee("UNDO-2")
+def test_more_steps_than_a_record_can_name_are_refused_not_cut(
+    log: Log, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(NotRecordable):
+        journal.step_list([f"{n:022}" for n in range(60_000)])
+    committed(log, "a", "b", "c", "d")
+
+    def small(steps: Any) -> Any:
+        if len(steps) > 2:
+            raise NotRecordable
+        return journal.step_list(steps)
+
+    monkeypatch.setattr(undoing, "step_list", small)
+    with pytest.raises(UndoRefused, match="3 steps after that are too many"):
+        undo(log, "a")
+    assert world.undone == []
+    assert undo(log, "b").outcome == "undone"
+    assert world.undone == ["d", "c"]

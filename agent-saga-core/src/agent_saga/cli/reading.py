@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from agent_saga.cli.output import printable
+from agent_saga.domain import identity
 from agent_saga.domain.fold import fold, resolve
 from agent_saga.wal.format import Record
 from agent_saga.wal.reader import Damage, scan
@@ -51,8 +52,12 @@ class LogView:
         return any(damage.kind != _TORN for damage in self.damages)
 
     def find(self, wanted: str) -> list[SagaView]:
-        """Return the sagas that a person may mean by an id, the beginning of one, or a name."""
-        exact = self.sagas.get(wanted)
+        """Return the sagas that a person may mean.
+
+        Args:
+            wanted: an id, the `saga_id` that the program gave, a name, or the beginning of an id.
+        """
+        exact = self.sagas.get(wanted) or self.sagas.get(identity.saga_id_of(wanted))
         if exact is not None:
             return [exact]
         by_name = [saga for saga in self.sagas.values() if saga.name == wanted]

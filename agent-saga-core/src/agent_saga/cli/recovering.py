@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_saga.cli.output import printable, say
 from agent_saga.cli.place import log_path
+from agent_saga.domain import identity
 from agent_saga.errors import RecoveryError, RecoveryRefused
 from agent_saga.plugins.importing import import_modules
 from agent_saga.runtime.daemon import RecoveryDaemon
@@ -82,7 +83,7 @@ def saga_of(found: Iterable[Found], wanted: str) -> str:
         RecoveryError: none or several are meant.
     """
     sagas = list(found)
-    exact = [saga.id for saga in sagas if saga.id == wanted]
+    exact = [saga.id for saga in sagas if saga.id in (wanted, identity.saga_id_of(wanted))]
     meant = exact or [
         saga.id for saga in sagas if saga.id.startswith(wanted) or saga.view.name == wanted
     ]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from agent_saga.domain.compensation import Compensation
@@ -34,6 +34,7 @@ from agent_saga.wal.encoding import (
 
 if TYPE_CHECKING:
     from agent_saga.controls.control import CallView
+    from agent_saga.domain.fold import Fork
     from agent_saga.domain.identity import StepKey
     from agent_saga.engine.saga import Saga
     from agent_saga.engine.scope import Scope
@@ -93,12 +94,34 @@ def _b64(data: bytes) -> str:
 
 def saga_event(saga: Saga, event: str, **fields: Any) -> int:
     """Record a change of the whole saga."""
+    return _saga_record(saga, event, masked(fields)[0])
+
+
+def _saga_record(saga: Saga, event: str, payload: Fragment) -> int:
     if not saga.begun:
         _begin(saga)
     following = saga_after(saga.state, event)
-    seq = write(saga, event, masked(fields)[0])
+    seq = write(saga, event, payload)
     saga.state = following
     return seq
+
+
+def resumed(saga: Saga, fork: Fork | None = None) -> int:
+    """Record that a saga goes on, and which of its steps are left for another way, if any."""
+    if fork is None:
+        return _saga_record(saga, Ev.SAGA_RESUMED, EMPTY)
+    left = step_list(fork.abandoned)
+    told = compose(at=literal(fork.at), abandoned=left, what=literal(fork.what))
+    return _saga_record(saga, Ev.SAGA_RESUMED, compose(fork=told))
+
+
+def step_list(steps: Collection[str]) -> Fragment:
+    """Encode the ids of steps that a record is about; all of them, or none.
+
+    Raises:
+        NotRecordable: there are too many for one record.
+    """
+    return literal(sorted(steps))
 
 
 def step_record(step: Step, event: str, payload: Fragment) -> int:
@@ -121,16 +144,16 @@ def step_record(step: Step, event: str, payload: Fragment) -> int:
 
 def unwinding(scope: Scope, cause: str) -> int:
     """Record that a scope is being undone."""
-    fields: dict[str, Any] = {"cause": cause, "scope": list(scope.path)}
+    fields = {"cause": masked(cause)[0], "scope": masked(list(scope.path))[0]}
     saga = scope.saga
     if scope.parent is None:
         if saga.state is SagaState.COMMITTED:
-            fields["after_commit"] = True
+            fields["after_commit"] = _TRUE
         if saga.only is not None:
-            fields |= {"to": saga.undo_to, "only": sorted(saga.only)}
-        return saga_event(saga, Ev.SAGA_UNWINDING, **fields)
+            fields |= {"to": literal(saga.undo_to), "only": step_list(saga.only)}
+        return _saga_record(saga, Ev.SAGA_UNWINDING, compose(**fields))
     following = scope_after(scope.state, "UNWINDING")
-    seq = write(scope.saga, Ev.SAGA_UNWINDING, masked(fields)[0])
+    seq = write(scope.saga, Ev.SAGA_UNWINDING, compose(**fields))
     scope.state = following
     return seq
 

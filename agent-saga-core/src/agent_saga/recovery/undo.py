@@ -18,11 +18,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from agent_saga.domain.lifecycle import SagaState, StepState
+from agent_saga.engine.journal import step_list
 from agent_saga.engine.outcome import unusable
 from agent_saga.engine.ports import Engine
 from agent_saga.engine.saga import Saga, undo_order
 from agent_saga.engine.step import Step
-from agent_saga.errors import UndoRefused
+from agent_saga.errors import NotRecordable, UndoRefused
 from agent_saga.recovery.claim import Place, claimed
 from agent_saga.recovery.queue import named, said
 from agent_saga.recovery.rebuild import rebuilt
@@ -117,8 +118,15 @@ def aim(saga: Saga, to: str) -> None:
                 fix="Finish that first: the same command again, or agent-saga recover.",
             )
         return
-    saga.undo_to = point.id
-    saga.only = frozenset(step.id for step in saga.steps.values() if came_after(step, point))
+    only = frozenset(step.id for step in saga.steps.values() if came_after(step, point))
+    try:
+        step_list(only)
+    except NotRecordable as error:
+        raise UndoRefused(
+            f"The {len(only)} steps after that are too many to be undone up to it at once.",
+            fix="Name a later step, and go on from there.",
+        ) from error
+    saga.undo_to, saga.only = point.id, only
 
 
 def _how_far(saga: Saga) -> str:

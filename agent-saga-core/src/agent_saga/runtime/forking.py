@@ -15,14 +15,16 @@ Rules of this part (design 6; decision record 0010):
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
+from agent_saga.domain.fold import Fork
 from agent_saga.domain.lifecycle import StepState
 from agent_saga.engine.branch import undo_branch
 from agent_saga.engine.drive_sync import SyncDriver
+from agent_saga.engine.journal import step_list
 from agent_saga.engine.options import BEGIN, KEEP, UNDO
 from agent_saga.engine.unwind import release
-from agent_saga.errors import ForkRefused, RecoveryError, UndoRefused
+from agent_saga.errors import ForkRefused, NotRecordable, RecoveryError, UndoRefused
 from agent_saga.recovery.undo import came_after, planned, point_of
 
 if TYPE_CHECKING:
@@ -31,25 +33,6 @@ if TYPE_CHECKING:
     from agent_saga.engine.step import Step
 
 _GONE = frozenset({StepState.NEW, StepState.NOT_APPLIED, StepState.COMPENSATED})
-
-
-class Fork(NamedTuple):
-    """Where a run goes another way.
-
-    Attributes:
-        at: after which step; empty before the first.
-        steps: the recorded steps of the way that is left.
-        what: what becomes of them: "undo" or "keep".
-    """
-
-    at: str
-    steps: list[Step]
-    what: str
-
-    def fields(self) -> dict[str, Any]:
-        """Return what is recorded of it."""
-        left = [step.id for step in self.steps]
-        return {"fork": {"at": self.at, "abandoned": left, "what": self.what}}
 
 
 def fork_of(saga: Saga, options: BoundaryOptions) -> Fork | None:
@@ -77,8 +60,8 @@ def fork_of(saga: Saga, options: BoundaryOptions) -> Fork | None:
         for step in saga.steps.values()
         if step.id not in saga.abandoned and (point is None or came_after(step, point))
     ]
-    fork = Fork(at, steps, str(options.abandoned))
-    _check(saga, fork)
+    fork = Fork(at, tuple(step.id for step in steps), str(options.abandoned))
+    _check(saga, fork, steps)
     return fork
 
 
@@ -88,10 +71,17 @@ def _point(saga: Saga, at: str) -> Step | None:
     return point_of(saga, at)
 
 
-def _check(saga: Saga, fork: Fork) -> None:
+def _check(saga: Saga, fork: Fork, steps: list[Step]) -> None:
+    try:
+        step_list(fork.abandoned)
+    except NotRecordable as error:
+        raise ForkRefused(
+            f"The {len(steps)} steps after that are too many to be left at once.",
+            fix="Name a later step.",
+        ) from error
     if fork.what != UNDO:
         return
-    plans = [planned(step, saga.engine) for step in fork.steps if step.state not in _GONE]
+    plans = [planned(step, saga.engine) for step in steps if step.state not in _GONE]
     cannot = [f"{plan.tool}: {plan.detail}" for plan in plans if plan.what == "cannot"]
     if cannot:
         raise ForkRefused(
@@ -104,7 +94,7 @@ def _check(saga: Saga, fork: Fork) -> None:
 def leave(saga: Saga, fork: Fork) -> None:
     """Note in memory what a fork leaves."""
     saga.forked_at = fork.at
-    saga.abandoned |= dict.fromkeys((step.id for step in fork.steps), fork.what)
+    saga.abandoned |= dict.fromkeys(fork.abandoned, fork.what)
 
 
 def finish_leaving(saga: Saga) -> None:

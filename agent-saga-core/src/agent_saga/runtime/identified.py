@@ -217,7 +217,7 @@ def _resumed(place: Place, found: Found, key: str, options: BoundaryOptions) -> 
     with claimed(place, found.id, reason="resume", by="resume", check=check) as claim:
         saga = _rebuilt(place, claim.found, claim.epoch, key)
         fork = fork_of(saga, options)
-        seq = journal.saga_event(saga, Ev.SAGA_RESUMED, **(fork.fields() if fork else {}))
+        seq = journal.resumed(saga, fork)
         if fork is not None:
             leave(saga, fork)
         place.wal.wait_durable(seq)

@@ -28,7 +28,7 @@ __all__ = ["command"]
 def command(saga: str, wal_path: str | None, *, as_json: bool) -> Exit:
     """Tell the story of one saga: its steps, their inverses, what stands.
 
-    SAGA is an id, the beginning of one, or a name.
+    SAGA is an id, the saga_id that the program gave, a name, or the beginning of an id.
     """
     log = read_log(log_path(wal_path))
     found = log.find(saga)

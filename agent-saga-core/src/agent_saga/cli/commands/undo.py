@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from agent_saga.cli.exits import Exit
 from agent_saga.cli.options import import_option, log_options
-from agent_saga.cli.output import say, say_json
+from agent_saga.cli.output import printable, say, say_json
+from agent_saga.cli.place import log_path
+from agent_saga.cli.reading import read_log
 from agent_saga.cli.recovering import as_document, opened, plan_lines, result_lines
+from agent_saga.errors import RecoveryError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["command"]
 
@@ -37,12 +45,14 @@ def command(
 ) -> Exit:
     """Undo a committed saga, its latest effect first.
 
-    SAGA is its id. With --to only what came after STEP is undone, and the saga is committed up to
-    it; STEP is an id, the beginning of one, or a tool of which there is one call. What cannot be
-    undone is refused before anything runs. Exits with 0 if all of it was undone, with 1 if
-    something stands, and with 4 if it was refused.
+    SAGA is an id, the saga_id that the program gave, a name, or the beginning of an id. With --to
+    only what came after STEP is undone, and the saga is committed up to it; STEP is an id, the
+    beginning of one, or a tool of which there is one call. What cannot be undone is refused before
+    anything runs. Exits with 0 if all of it was undone, with 1 if something stands, and with 4 if
+    it was refused.
     """
     with opened(wal_path, modules, by) as daemon:
+        saga = _meant(log_path(wal_path), saga)
         if dry_run:
             plan = daemon.plan(saga, to=to)
             if as_json:
@@ -57,3 +67,19 @@ def command(
     else:
         say(*(done.report.summary().splitlines() if done.report else result_lines([done])))
     return Exit.NOT_CLEAN if done.needs_human else Exit.CLEAN
+
+
+def _meant(path: Path, wanted: str) -> str:
+    """Return the id of the saga that a person meant; as it is when the log has none.
+
+    Raises:
+        RecoveryError: several may be meant.
+    """
+    found = read_log(path).find(wanted)
+    if len(found) > 1:
+        ids = ", ".join(printable(view.id) for view in found)
+        raise RecoveryError(
+            f"{printable(wanted)!r} may be one of {len(found)} sagas: {ids}.",
+            fix="Name it by its id.",
+        )
+    return found[0].id if found else wanted
