@@ -1,8 +1,22 @@
 """Real processes are killed with SIGKILL, and what they left is recovered by another process.
 
-The four classic crash points, by name: before an effect, after an effect whose answer was lost,
-between two steps, and in the middle of undoing. After each of them the world is counted from
-outside: every charge that happened is refunded once, nothing else is, and the log says so.
+The agent (`chaos/agent.py`) charges three customers, one after the other:
+
+    with kit.transaction():
+        charge("ann")
+        charge("bob")
+        charge("cid")
+
+Below, it dies at the four classic crash points:
+
+1. before an effect: announced, and perhaps not done;
+2. after an effect whose answer is lost: done, and nobody knows;
+3. between two steps: the first is done, the plan is not;
+4. in the middle of undoing: some is taken back, some is not; also when it is recovery that dies.
+
+Each test kills the agent there, lets another process recover, and counts the world from outside,
+where a process that nobody kills keeps it: every charge that happened was refunded exactly once,
+nothing else was, and the log says so.
 """
 
 from __future__ import annotations
@@ -40,15 +54,19 @@ def failing(tmp_path: Path, server: Server) -> CrashLab:
 
 
 def assert_undone(lab: CrashLab) -> None:
-    """Every charge was refunded once, with one key, and the log says that all is well."""
+    """Every charge that happened was refunded once, under one key, and the log calls it clean."""
     lab.world.assert_restored()
     keys = {(call.target, call.key) for call in lab.world.calls("inverse")}
     assert len(keys) == lab.world.applications("forward")
     assert [view.clean for view in lab.views().values()] == [True]
 
 
+# --- the four classic crash points ----------------------------------------------------------------
+
+
 @pytest.mark.parametrize("customer", CUSTOMERS)
 def test_killed_before_an_effect(lab: CrashLab, customer: str) -> None:
+    """The charge is announced and never made: its prober says so, and it is not refunded."""
     assert lab.run(Kill.at_point(f"before the effect of {customer}")) == KILLED
     assert lab.recover() == [0]
     assert_undone(lab)
@@ -56,6 +74,7 @@ def test_killed_before_an_effect(lab: CrashLab, customer: str) -> None:
 
 @pytest.mark.parametrize("customer", CUSTOMERS)
 def test_killed_after_an_effect_whose_answer_is_lost(lab: CrashLab, customer: str) -> None:
+    """The charge is made and nobody knows: its prober finds it, and it is refunded."""
     assert lab.run(Kill.at_point(f"after the effect of {customer}")) == KILLED
     assert lab.world.applications("forward", customer) == 1
     assert lab.recover() == [0]
@@ -64,6 +83,7 @@ def test_killed_after_an_effect_whose_answer_is_lost(lab: CrashLab, customer: st
 
 @pytest.mark.parametrize("customer", CUSTOMERS)
 def test_killed_between_two_steps(lab: CrashLab, customer: str) -> None:
+    """The agent knows of the charge and so does the log; what follows never begins."""
     assert lab.run(Kill.at_point(f"between {customer} and the next")) == KILLED
     assert lab.recover() == [0]
     assert_undone(lab)
@@ -72,6 +92,7 @@ def test_killed_between_two_steps(lab: CrashLab, customer: str) -> None:
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("customer", CUSTOMERS)
 def test_killed_in_the_middle_of_undoing(failing: CrashLab, customer: str, moment: str) -> None:
+    """The plan failed and the agent was undoing it: another process goes on where it stopped."""
     assert failing.run(Kill.at_point(f"{moment} the inverse of {customer}")) == KILLED
     assert failing.recover() == [0]
     assert_undone(failing)
@@ -82,11 +103,15 @@ def test_killed_in_the_middle_of_undoing(failing: CrashLab, customer: str, momen
 def test_recovery_itself_is_killed_in_the_middle_of_undoing(
     lab: CrashLab, customer: str, moment: str
 ) -> None:
+    """And another one after that: a daemon is an owner like any other."""
     lab.run(Kill.at_point("between cid and the next"))
     kill = Kill.at_point(f"{moment} the inverse of {customer}")
     assert lab.recover(1, [kill]) == [KILLED]
     assert lab.recover() == [0]
     assert_undone(lab)
+
+
+# --- and what must not happen ---------------------------------------------------------------------
 
 
 def test_killed_after_the_commit_nothing_is_undone(lab: CrashLab) -> None:
