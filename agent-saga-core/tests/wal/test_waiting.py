@@ -260,7 +260,7 @@ def test_a_hundred_loops_leave_nothing_behind(open_log):
     for _ in range(100):
         asyncio.run(log.barrier(log.append("STEP_COMMITTED")))
     assert len(log._waiters._watched) <= 2
-    assert log._turns == {}
+    assert len(log._turns) <= 2
 
 
 # --- bounded

@@ -4,10 +4,8 @@ Rules of this part:
 
 - Whoever needs a record outside drains the buffer, under one lock (`_io`); a drain stamps once and
   writes at a fixed place, so that repeating an interrupted one is harmless.
-- While a sync is in flight, or in a crowd (several asked for one in an earlier turn of a loop), the
-  records of one loop turn are written together; else at once.
-- A sync that nobody waits for starts at the end of the loop's turn, and in a crowd every one does:
-  what a turn appends shares one sync, however its thread and the flusher's alternate.
+- While a sync is in flight, or in a crowd (see `turns`), the records of one loop turn are written
+  together; else at once.
 """
 
 from __future__ import annotations
@@ -21,22 +19,13 @@ from agent_saga.errors import WALError
 from agent_saga.wal.buffer import Batch
 from agent_saga.wal.encoding import EMPTY, Fragment
 from agent_saga.wal.intake import Intake
+from agent_saga.wal.turns import Turns
 from agent_saga.wal.waiters import Future, poisoned, settle, stalled
 from agent_saga.wal.worker import Worker
 
 __all__ = ["Draining"]
 
 _running_loop = asyncio._get_running_loop  # noqa: SLF001 - documented; None where no loop runs
-
-
-class _Turn:
-    """What a loop's turn brought: who waits for its write, how many asked for a sync."""
-
-    __slots__ = ("asked", "waiting")
-
-    def __init__(self) -> None:
-        self.asked = 0
-        self.waiting: list[Future] = []
 
 
 class Draining(Intake):
@@ -50,11 +39,9 @@ class Draining(Intake):
         self.synced = 0
         self.written = 0
         self._io = threading.Lock()
-        self._turns: dict[asyncio.AbstractEventLoop, _Turn] = {}
+        self._turns: dict[asyncio.AbstractEventLoop, Turns] = {}
         self._flusher = Worker("agent-saga-wal-flusher", self._work, self._mark)
         self._syncing = False
-        self._crowd = 0
-        self._owed = False
 
     # --- what a backend gives ---------------------------------------------------------------------
 
@@ -112,13 +99,6 @@ class Draining(Intake):
             self._io.release()
         if self.syncs_inline:
             self._after_drain()
-        elif self._owed:
-            self._start_owed()
-
-    def _start_owed(self) -> None:
-        """Start the sync that was put off until now."""
-        self._owed = False
-        self.start_sync()
 
     def _drain(self) -> None:
         """Write batch by batch; io lock held."""
@@ -161,34 +141,29 @@ class Draining(Intake):
         if self.written >= seq:
             return None
         future = loop.create_future()
-        self._turn_of(loop).waiting.append(future)
+        turns = self._turns_of(loop)
+        turns.waiting.append(future)
+        turns.watch()
         return future
 
-    def _turn_of(self, loop: asyncio.AbstractEventLoop) -> _Turn:
-        """The turn that a loop is in; its end is seen to from now on."""
-        turn = self._turns.get(loop)
-        if turn is None:
+    def _turns_of(self, loop: asyncio.AbstractEventLoop) -> Turns:
+        turns = self._turns.get(loop)
+        if turns is None:
             for other in [one for one in list(self._turns) if one.is_closed()]:
                 self._turns.pop(other, None)
-            turn = self._turns[loop] = _Turn()
-            loop.call_soon(self._end_turn, loop)
-        return turn
+            turns = self._turns[loop] = Turns(loop, self._end_turn)
+        return turns
 
-    def _end_turn(self, loop: asyncio.AbstractEventLoop) -> None:
-        turn = self._turns.pop(loop)
-        if turn.asked:
-            self._crowd = turn.asked
-        waiting = turn.waiting
-        if not waiting:  # the flusher writes what is to be durable
-            if self._owed:
-                self._start_owed()
-            return
-        try:
-            self.drain()
-        except WALError as error:
-            settle(waiting, error)
-        else:
-            settle(waiting, None)
+    def _end_turn(self, waiting: list[Future], sync: bool) -> None:
+        if waiting:
+            try:
+                self.drain()
+            except WALError as error:
+                settle(waiting, error)
+            else:
+                settle(waiting, None)
+        if sync:
+            self.start_sync()
 
     def append_out(
         self,
@@ -228,8 +203,8 @@ class Draining(Intake):
         """Write what was appended, unless a batch gathers anyway: see the rules of this part.
 
         Args:
-            sync: start a sync of it, without waiting: at the end of the running loop's turn, so
-                that what the program announces next shares it; at once where no loop runs.
+            sync: start a sync of it, without waiting for it: when the running loop has nothing
+                else to do, at once where no loop runs.
 
         Returns:
             Whether everything is with the operating system now; if not, see `out_future`.
@@ -237,14 +212,14 @@ class Draining(Intake):
         Raises:
             WALError: as `drain` does.
         """
-        alone = not (self._crowd > 1 or self._flusher.kicked or self._syncing)
+        loop = _running_loop()
+        turns = None if loop is None or self.syncs_inline else self._turns_of(loop)
+        crowded = turns is not None and turns.crowded
+        alone = not (crowded or self._flusher.kicked or self._syncing)
         if alone:
             self.drain()
-        if sync:
-            loop = _running_loop()
-            if loop is None:
-                self.start_sync()
-            else:
-                self._owed = True
-                self._turn_of(loop)
+        if sync and turns is not None:
+            turns.postpone()
+        elif sync:
+            self.start_sync()
         return alone

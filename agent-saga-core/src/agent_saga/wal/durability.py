@@ -2,9 +2,9 @@
 
 Rules of this part:
 
-- One private thread syncs: at once when idle, at the end of a loop's turn in a crowd; while a sync
-  is in flight the next batch gathers. No fixed window, no task per step, at most one hop between
-  threads per barrier, every wait bounded.
+- One private thread syncs: at once when idle, at the end of a loop's turn in a crowd (see `turns`);
+  while a sync is in flight the next batch gathers. No fixed window, no task per step, at most one
+  hop between threads per barrier, every wait bounded.
 - A sync's watermark is carried by the next record; after a moment of quiet a MARK carries it.
 - An error that leaves a backend's `_write` or `_sync` poisons the log for good, and every waiter
   fails with the cause.
@@ -91,12 +91,9 @@ class Durability(Draining):
             if self._cause is not None:
                 return failed_future(loop, poisoned(self._cause))
             future = self._waiters.add_future(seq, loop)
-            self._turn_of(loop).asked += 1
-            if self._crowd > 1:
-                self._owed = True
-            else:
-                self._owed = self._owed and seq < self._buffer.seq
-                self._want(seq)
+            turns = self._turns_of(loop)
+            if turns.ask():
+                self._want(self._buffer.seq if turns.take_along() else seq)
             return future
 
     def wait_durable(self, seq: int, timeout: float | None = None) -> None:
@@ -189,12 +186,17 @@ class Durability(Draining):
             self.synced = max(self.synced, seq)
             ready = self._waiters.take(self.synced)
             told = self._buffer.durable(self.synced)
-        release(ready, None)
+        release(ready, None, self._woken)
         if ready:
             longest = time.monotonic() - min(waiter[1] for waiter in ready)
             process_metrics().wait(BARRIER_WAIT, longest)
         if told:
             self._tell(told)
+
+    def _woken(self, loop: asyncio.AbstractEventLoop) -> None:
+        turns = self._turns.get(loop)
+        if turns is not None:
+            turns.woken()
 
     def _tell(self, told: list[Durable]) -> None:
         for observer in self._observers:
@@ -231,7 +233,7 @@ class Durability(Draining):
             waiting = self._waiters.take(_EVERYTHING)
         process_metrics().count(POISONED_WRITERS)
         _log.error("The log %s cannot write any more: %r", self.address, error)
-        release(waiting, error)
+        release(waiting, error, self._woken)
 
     def _drain_quietly(self) -> None:
         """Drain for somebody who is told of errors in another way."""

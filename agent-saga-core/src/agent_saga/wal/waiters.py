@@ -14,12 +14,13 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from agent_saga.errors import WALError, WALPoisoned, WALStalled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 __all__ = [
     "Future",
@@ -161,8 +162,17 @@ class Waiters:
         return now - waiter[1] >= self.stall_after
 
 
-def release(waiters: list[_Waiter], cause: BaseException | None) -> None:
-    """Let waiters go on (or fail with the cause), each on its own thread or loop."""
+Woken = Callable[[asyncio.AbstractEventLoop], object]
+
+
+def release(waiters: list[_Waiter], cause: BaseException | None, woken: Woken) -> None:
+    """Let waiters go on (or fail with the cause), each on its own thread or loop.
+
+    Args:
+        waiters: what `Waiters.take` returned.
+        cause: why they fail, or None.
+        woken: told, on each loop's thread, that its waiters go on.
+    """
     loops: dict[asyncio.AbstractEventLoop, list[Future]] = {}
     for _, _, waiter, loop in waiters:
         if isinstance(waiter, ThreadWaiter):
@@ -171,15 +181,18 @@ def release(waiters: list[_Waiter], cause: BaseException | None) -> None:
         elif loop is not None:
             loops.setdefault(loop, []).append(waiter)
     for loop, futures in loops.items():
-        _call_on(loop, settle, futures, cause)
+        try:
+            loop.call_soon_threadsafe(_wake, loop, futures, cause, woken)
+        except RuntimeError:  # it was closed: who waited is gone
+            if not loop.is_closed():
+                raise
 
 
-def _call_on(
-    loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: object
+def _wake(
+    loop: asyncio.AbstractEventLoop,
+    futures: list[Future],
+    cause: BaseException | None,
+    woken: Woken,
 ) -> None:
-    """Call a function on a loop's thread; nothing happens when the loop was closed."""
-    try:
-        loop.call_soon_threadsafe(function, *args)
-    except RuntimeError:
-        if not loop.is_closed():
-            raise
+    woken(loop)
+    settle(futures, cause)

@@ -1,0 +1,98 @@
+"""What one event loop asks of a log, turn by turn.
+
+Rules of this part:
+
+- Alone, a sync that is waited for starts at once. In a crowd it starts at the end of the turn, so
+  that what a turn appends shares one sync however its thread and the flusher's alternate. A crowd
+  is more than one request between two wakings; it is over when a turn brings one at most.
+- A sync that nobody waits for starts when the loop has nothing else to do at once; a request that
+  comes first takes it along.
+- Every method runs on the loop's own thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from agent_saga.wal.waiters import Future
+
+__all__ = ["Turns"]
+
+
+class Turns:
+    """The turns of one loop.
+
+    Args:
+        loop: the event loop.
+        end: called at the end of a turn with who waits for its write, and whether to start a sync.
+
+    Attributes:
+        waiting: who waits for the write at the end of this turn; see `watch`.
+    """
+
+    __slots__ = ("_asked", "_crowd", "_end", "_ending", "_later", "_loop", "_sync", "waiting")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, end: Callable[[list[Future], bool], None]
+    ) -> None:
+        self._loop = loop
+        self._end = end
+        self._asked = self._crowd = 0
+        self._ending = self._sync = False
+        self._later: asyncio.TimerHandle | None = None
+        self.waiting: list[Future] = []
+
+    @property
+    def crowded(self) -> bool:
+        """Whether several ask in each turn."""
+        return self._crowd > 1
+
+    def ask(self) -> bool:
+        """Note that a sync is waited for; whether it starts now, or else at the end of the turn."""
+        self._asked += 1
+        if self._crowd < 2 and self._asked < 2:
+            return True
+        self._sync = True
+        self.watch()
+        return False
+
+    def postpone(self) -> None:
+        """Have a sync started that nobody waits for."""
+        if self._crowd > 1:
+            self._sync = True
+            self.watch()
+        elif self._later is None:
+            # A timer can be taken back without a trace, what was called soon cannot: the loop
+            # would look at its files once more and so hold the flusher up.
+            self._later = self._loop.call_later(0, self._start_postponed)
+
+    def take_along(self) -> bool:
+        """Take a postponed sync back because another one starts; whether there was one."""
+        later, self._later = self._later, None
+        if later is None:
+            return False
+        later.cancel()
+        return True
+
+    def woken(self) -> None:
+        """Note that who waited for a sync goes on."""
+        self._asked = 0
+
+    def watch(self) -> None:
+        """See to the end of this turn."""
+        if not self._ending:
+            self._ending = True
+            self._loop.call_soon(self._turn_ends)
+
+    def _turn_ends(self) -> None:
+        self._ending = False
+        if self._asked:
+            self._crowd, self._asked = self._asked, 0
+        waiting, self.waiting = self.waiting, []
+        sync, self._sync = self._sync, False
+        self._end(waiting, sync)
+
+    def _start_postponed(self) -> None:
+        self._later = None
+        self._end([], True)
