@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 
@@ -21,8 +22,10 @@ from agent_saga import (
     Settings,
     set_kill_switch,
 )
+from agent_saga.controls.control import CallView
 from agent_saga.controls.switch import kill_switch as module
 from agent_saga.controls.switch.store import SwitchStore
+from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.errors import ConfigurationError, StateError, StateUnavailable
 from agent_saga.recovery.recover import NEEDS_HUMAN, UNDONE
 from agent_saga.runtime.daemon import RecoveryDaemon
@@ -480,3 +483,22 @@ def test_a_halt_says_whether_it_covers_a_declared_tool(kit, world, switch):
     done = switch.halt("tool:knwon.tool", reason="r", by="b")
     assert not done.known
     assert "tool:known.tool" in done.nearest
+
+
+@pytest.mark.parametrize("ago", [0.0, -math.inf], ids=["announced later", "not announced"])
+def test_one_look_serves_the_steps_that_were_announced_before_it_and_no_other(
+    switch, log, monkeypatch, ago
+):
+    monkeypatch.setattr(module, "_LOOK_SERVES", 60.0)
+    call = CallView("wire.send", ActionSemantics.COMPENSABLE, {}, frozenset())
+    wait = switch.check(call)
+    wait.then(wait.request.blocking(), None)
+    assert switch.check(call) is None  # it looked, and nothing was set
+    later = time.monotonic() - ago
+    call.announced = later - 60 if ago == 0.0 else 0.0
+    KillSwitch(FileSwitchStore(log)).halt("*", by="ada", reason="stop")
+    assert switch.recheck(call) is None  # it is among those in flight
+    call.announced = later
+    wait = switch.recheck(call)
+    with pytest.raises(Halted):
+        wait.then(wait.request.blocking(), None)

@@ -20,6 +20,7 @@ Rules of this part:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -56,6 +57,8 @@ class CallView(Struct, eq=False):
         risky_inverse: its inverse is itself irreversible.
         repeated: it was announced before, and is carried out again with the same key.
         stamp: the breaker's generation when it was let through.
+        announced: when it was durably announced at the latest, on the monotonic clock; infinite
+            unless it was announced for the attempt that is judged.
         held: what controls have taken for it, by the control's name; None while there is nothing.
     """
 
@@ -75,6 +78,7 @@ class CallView(Struct, eq=False):
     stamp: int = 0
     risky_inverse: bool = False
     repeated: bool = False
+    announced: float = math.inf
 
     def __post_init__(self) -> None:
         self.arguments = MappingProxyType(self.arguments)

@@ -16,6 +16,7 @@ Rules of this part:
 from __future__ import annotations
 
 import logging
+import math
 from typing import TYPE_CHECKING, Final
 
 from agent_saga.controls.approvals import ApprovalRequest, approver_of, denied
@@ -106,14 +107,22 @@ def judged_again(step: Step) -> Protocol[BaseException | None]:
     return found
 
 
-def rechecked(step: Step) -> Protocol[BaseException | None]:
-    """Have the controls that ask for it judge directly before the call."""
+def rechecked(step: Step, announced: float = math.inf) -> Protocol[BaseException | None]:
+    """Have the controls that ask for it judge directly before the call.
+
+    Args:
+        step: the step.
+        announced: see `CallView`.
+    """
     call, gate = step.call, step.scope.saga.engine.gate
     if call is None:
         if gate.calm is not None and gate.calm(look=True):
             return None
         call = _view(step)  # every control of such a gate judges here as it judged before
-    return (yield from _all_of(gate.rechecks, call))
+    call.announced = announced
+    cut = yield from _all_of(gate.rechecks, call)
+    call.announced = math.inf  # a later attempt, or a call that waited for a thread, looks anew
+    return cut
 
 
 def stopped(step: Step) -> BaseException | None:

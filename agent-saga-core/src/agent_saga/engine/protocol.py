@@ -159,7 +159,7 @@ def _announced(step: Step) -> Protocol[BaseException | None]:
         seq = journal.intent(step)
     cut = yield Durable(seq)
     if cut is None and saga.engine.gate.rechecks:
-        cut = yield from rechecked(step)
+        cut = yield from rechecked(step, saga.engine.wal.synced_at)
     if cut is None:
         # Last, since looking at the switch may take a while: nothing waits between it and the call.
         cut = fence_cut(step, seq) or changed(step)

@@ -64,6 +64,7 @@ class BaseWAL(Durability):
         seq: the sequence of the last record that was appended.
         written: the highest sequence that is with the operating system.
         synced: the highest sequence that is durable.
+        synced_at: when that was last found, on the monotonic clock.
         counters: what the log did since it was opened.
     """
 

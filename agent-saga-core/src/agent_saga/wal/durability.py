@@ -47,6 +47,7 @@ class Durability(Draining):
         super()._reset()
         self._waiters = Waiters(self._lock, self.stall_after)
         self._target = 0
+        self.synced_at = 0.0
 
     # --- what a backend gives ---------------------------------------------------------------------
 
@@ -183,6 +184,7 @@ class Durability(Draining):
         """Everything up to `seq` is durable: tell whoever waits, then the observers."""
         with self._lock:
             self._syncing = False
+            self.synced_at = time.monotonic()
             self.synced = max(self.synced, seq)
             ready = self._waiters.take(self.synced)
             told = self._buffer.durable(self.synced)

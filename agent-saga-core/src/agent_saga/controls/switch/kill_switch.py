@@ -48,6 +48,9 @@ GRACE: Final = 30.0
 REREAD: Final = 1.0
 """Seconds after which the document is read again although nobody rang."""
 
+_LOOK_SERVES: Final = 0.01
+"""Seconds for which one look at the signal serves the steps that were announced before it."""
+
 _LONGEST: Final = 366 * 86_400
 
 
@@ -108,6 +111,7 @@ class KillSwitch(Control):
         self._clock = SYSTEM_CLOCK if clock is None else clock
         self._wal: BaseWAL | None = None
         self._known: _Known | None = None
+        self._looked_at = 0.0
 
     @property
     def store(self) -> SwitchStore:
@@ -144,12 +148,28 @@ class KillSwitch(Control):
         known = self._known
         if known is None or time.monotonic() - known.at > REREAD or self._moved(known):
             return self._asking(call)
+        self._judged(call, known)
+        return None
+
+    def recheck(self, call: CallView) -> Wait | None:
+        """Judge a step once more, directly before its call.
+
+        One look serves every step that was durably announced before it began, for some
+        milliseconds: whoever halts after the look finds them among those in flight.
+        """
+        known, now = self._known, time.monotonic()
+        if known is None or now - known.at > REREAD:
+            return self._asking(call)
+        served = call.announced <= self._looked_at and now - self._looked_at < _LOOK_SERVES
+        if not served and self._moved(known):
+            return self._asking(call)
+        self._judged(call, known)
+        return None
+
+    def _judged(self, call: CallView, known: _Known) -> None:
         switches = known.switches
         if switches.halts or switches.quarantined:
             self._judge(call, switches)
-        return None
-
-    recheck = check
 
     def calm(self, *, look: bool) -> bool:
         """Say that nothing is halted, as was read last; `look` also at whether that still holds."""
@@ -200,10 +220,14 @@ class KillSwitch(Control):
 
     def _moved(self, known: _Known) -> bool:
         signal = self._store.signal if self._store is not None else None
+        began = time.monotonic()
         try:
-            return signal is None or signal.seen() != known.seen
+            moved = signal is None or signal.seen() != known.seen
         except StateError:
             return True
+        if not moved:
+            self._looked_at = began
+        return moved
 
     def _asking(self, call: CallView) -> Wait:
         seen, floor = self._before()
