@@ -23,14 +23,28 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench import report
-from bench.figures import barriers, counts, crowds, imports, limits, memory, processes, steps, store
+from bench.figures import (
+    barriers,
+    counts,
+    crowds,
+    imports,
+    limits,
+    long_logs,
+    memory,
+    processes,
+    steps,
+    store,
+)
 from bench.measure import FULL, QUICK, Effort, Figure
 
 Measure = Callable[[Effort], list[Figure]]
 
 GROUPS: dict[str, Measure] = {
     module.GROUP: module.figures
-    for module in (counts, steps, barriers, limits, crowds, processes, imports, memory, store)
+    for module in (
+        *(counts, steps, barriers, limits, crowds, processes),
+        *(imports, memory, store, long_logs),
+    )
 }
 ATTEMPTS = 3
 

@@ -51,6 +51,7 @@ from agent_saga.errors import ApprovalRequired as ApprovalRequired
 from agent_saga.errors import CircuitOpen as CircuitOpen
 from agent_saga.errors import ClaimRefused as ClaimRefused
 from agent_saga.errors import CommittedUnsettled as CommittedUnsettled
+from agent_saga.errors import CompactionRefused as CompactionRefused
 from agent_saga.errors import CompensationError as CompensationError
 from agent_saga.errors import ConfigurationError as ConfigurationError
 from agent_saga.errors import DuplicateName as DuplicateName
@@ -85,6 +86,8 @@ from agent_saga.errors import WALBackpressure as WALBackpressure
 from agent_saga.errors import WALError as WALError
 from agent_saga.errors import WALPoisoned as WALPoisoned
 from agent_saga.errors import WALStalled as WALStalled
+from agent_saga.evidence.verify import ChainReport as ChainReport
+from agent_saga.evidence.verify import verify_chain as verify_chain
 from agent_saga.kit.agent_kit import AgentKit as AgentKit
 from agent_saga.kit.scopes import current_saga as current_saga
 from agent_saga.kit.scopes import last_report as last_report
@@ -107,6 +110,7 @@ from agent_saga.runtime.stores import FileSwitchStore as FileSwitchStore
 from agent_saga.wal.base import BackpressurePolicy as BackpressurePolicy
 from agent_saga.wal.base import BaseWAL as BaseWAL
 from agent_saga.wal.base import Capabilities as Capabilities
+from agent_saga.wal.compaction import Compacted as Compacted
 from agent_saga.wal.encoding import assert_no_secrets as assert_no_secrets
 from agent_saga.wal.file import AsyncWAL as AsyncWAL
 from agent_saga.wal.file import FileWAL as FileWAL
@@ -132,10 +136,13 @@ __all__ = [
     "CallView",
     "CannotTell",
     "Capabilities",
+    "ChainReport",
     "CircuitBreaker",
     "CircuitOpen",
     "ClaimRefused",
     "CommittedUnsettled",
+    "Compacted",
+    "CompactionRefused",
     "Compensation",
     "CompensationError",
     "ConfigurationError",
@@ -226,4 +233,5 @@ __all__ = [
     "tool",
     "tool_executor_stats",
     "tool_is",
+    "verify_chain",
 ]

@@ -135,15 +135,9 @@ class RefusedError(AgentSagaError):
     code = "SAGA-200"
 
     def __init__(
-        self,
-        message: str = "",
-        *,
-        rule: str = "",
-        reason: str = "",
-        fix: str = "",
-        control: str = "",
-        facts: Mapping[str, object] | None = None,
-    ) -> None:
+        self, message: str = "", *, rule: str = "", reason: str = "", fix: str = "",
+        control: str = "", facts: Mapping[str, object] | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(message, fix=fix)
         self.rule = rule
         self.reason = reason
@@ -152,12 +146,9 @@ class RefusedError(AgentSagaError):
 
     def decision(self) -> dict[str, object]:
         """Return the verdict as an explainable record: what refused, why, what would change it."""
-        decision: dict[str, object] = {
-            "verdict": "refuse",
-            "rule": self.rule,
-            "reason": self.reason,
-        }
-        decision |= {"change": self.fix, "control": self.control, "facts": self.facts}
+        refused = {"verdict": "refuse", "rule": self.rule, "reason": self.reason}
+        more = {"change": self.fix, "control": self.control, "facts": self.facts}
+        decision: dict[str, object] = {**refused, **more}
         return {name: value for name, value in decision.items() if value}
 
 
@@ -444,6 +435,12 @@ class WALFull(WALError):
     """There is no room for a new intent; the call was refused before its effect."""
 
     code = "SAGA-507"
+
+
+class CompactionRefused(WALError):
+    """The log was not compacted: somebody else is at work on it; nothing left it."""
+
+    code = "SAGA-508"
 
 
 class RecoveryError(AgentSagaError):

@@ -14,8 +14,8 @@ from recovery.conftest import QUICK, SAGA, key_of
 from agent_saga import Settings, compensator, prober
 from agent_saga.domain.records import Ev
 from agent_saga.errors import ClaimRefused, WALError
-from agent_saga.recovery import gathering
 from agent_saga.recovery import survey as surveying
+from agent_saga.wal import gathering
 
 
 def slowly(seconds):
@@ -456,9 +456,9 @@ def test_a_pass_reads_the_log_at_most_twice(log, world, monkeypatch):
     reads = []
     take_writer = gathering.take_writer
 
-    def counted(path, writer, *args):
+    def counted(view, path, writer, *args):
         reads.append(writer)
-        return take_writer(path, writer, *args)
+        return take_writer(view, path, writer, *args)
 
     monkeypatch.setattr(gathering, "take_writer", counted)
     monkeypatch.setattr(surveying, "scan_writer", None)

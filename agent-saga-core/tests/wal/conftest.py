@@ -15,6 +15,7 @@ from agent_saga.wal.format import Record, line_of
 from agent_saga.wal.os_port import OsPort
 from agent_saga.wal.reader import Damage, scan, scan_writer, writers_of
 from agent_saga.wal.scan import take_writer
+from agent_saga.wal.view import View
 
 Opener = Callable[..., FileWAL]
 
@@ -46,7 +47,8 @@ def assert_read_alike(path: Path) -> None:
             def take(*record: bytes, taken: list[tuple[bytes, ...]] = taken) -> None:
                 taken.append(record)
 
-            damages = take_writer(str(path), writer, OsPort(), take, verify=verify)
+            with View(OsPort(), str(path)) as view:
+                damages = take_writer(view, str(path), writer, OsPort(), take, verify=verify)
             assert [line for line, *_ in taken] == [
                 line_of(one) for one in slow if isinstance(one, Record)
             ]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_saga.errors import WALCorrupt, WALFormatError
+from agent_saga.errors import WALCorrupt, WALError, WALFormatError
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.format import Record, first_hash, hash_after, hash_bytes, parsed
 from agent_saga.wal.os_port import OsPort
@@ -359,3 +359,21 @@ def test_a_removed_segment_that_held_records_is_missed(tmp_path, open_log):
 
     damages = [one for one in scan(tmp_path / "log", RemovingPort()) if isinstance(one, Damage)]
     assert [damage.kind for damage in damages] == ["damage"]
+
+
+@pytest.mark.parametrize("call", ["open", "pread"])
+@pytest.mark.parametrize("number", range(2, 8))
+def test_a_read_that_fails_once_is_damage_and_never_an_end(tmp_path, open_log, call, number):
+    """Reading the same place again, to judge it, may well succeed: that makes nothing good."""
+    log = open_log()
+    for n in range(3000):
+        log.append("STEP_COMMITTED", saga="s", payload={"n": n, "text": "x" * 300})
+    log.close()
+    port = FaultyPort()
+    port.fail(call, nth=number)
+    try:
+        found = list(scan(tmp_path / "log", port))
+    except WALError:
+        return
+    taken = [one for one in found if isinstance(one, Record)]
+    assert len(taken) == log.seq or [one for one in found if isinstance(one, Damage)]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 COMMANDS: Final = {
     "doctor": "Check this installation: Python, plugins, settings, the log's folder.",
+    "verify": "Check that the log is as it was written.",
     "guarantees": "Print what agent-saga guarantees, and what it does not claim.",
     "recover": "Undo what dead processes left, once.",
     "undo": "Undo a saga that was committed.",

@@ -37,6 +37,7 @@ class Ev:
     WRITER_CLOSE: Final = "WRITER_CLOSE"
     SEGMENT_SEAL: Final = "SEGMENT_SEAL"
     MARK: Final = "MARK"
+    COMPACTED: Final = "COMPACTED"
 
     SAGA_BEGIN: Final = "SAGA_BEGIN"
     SAGA_CLAIM: Final = "SAGA_CLAIM"
@@ -101,6 +102,7 @@ NEEDS: Final[dict[str, Need]] = {
     Ev.WRITER_CLOSE: Need.DURABLE,
     Ev.SEGMENT_SEAL: Need.DURABLE,
     Ev.MARK: Need.HANDED,
+    Ev.COMPACTED: Need.DURABLE,
     Ev.SAGA_BEGIN: Need.HANDED,
     Ev.SAGA_CLAIM: Need.DURABLE,
     Ev.SAGA_SUSPENDED: Need.DURABLE,

@@ -10,33 +10,21 @@ Rules of this part:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from agent_saga.domain.effective import facts_of
+from agent_saga.domain.leaving import still_running
 from agent_saga.domain.records import Ev
 from agent_saga.recovery.survey import Found
-
-_STARTS: Final = frozenset({Ev.STEP_INTENT, Ev.STEP_ATTEMPT, Ev.STEP_COMPENSATING})
-_GIVEN_UP: Final = frozenset({Ev.STEP_UNKNOWN, Ev.STEP_COMPENSATION_UNKNOWN})
-_SAYS_NOTHING: Final = frozenset({Ev.STEP_UNRESOLVED, Ev.STEP_ORPHANED, Ev.STEP_KEPT})
 
 
 def running_calls(found: Found) -> dict[str, tuple[str, str]]:
     """Return the calls without an ending: by step, the tool and the writer that made the call."""
-    running: dict[str, tuple[str, str]] = {}
-    for record in found.effective.records:
-        if not record.step or record.event in _SAYS_NOTHING:
-            continue
-        going = record.event in _STARTS or (
-            record.event in _GIVEN_UP and _about(record).get("running") is True
-        )
-        if going:
-            step = found.view.steps.get(record.step)
-            running[record.step] = (step.tool if step is not None else "", record.writer)
-        else:
-            running.pop(record.step, None)
-    return running
+    steps = found.view.steps
+    return {
+        step: (steps[step].tool if step in steps else "", writer)
+        for step, writer in still_running(found.effective.records).items()
+    }
 
 
 def longest_arrival(found: Found, usual: float) -> float:
@@ -66,9 +54,3 @@ def takeovers(found: Found) -> list[int]:
         elif record.event in (Ev.SAGA_RESUMED, Ev.SAGA_SUSPENDED):
             times.clear()
     return times
-
-
-def _about(record: Any) -> Mapping[str, Any]:
-    facts = facts_of(record)
-    about = facts.get("about")
-    return about if isinstance(about, Mapping) else facts

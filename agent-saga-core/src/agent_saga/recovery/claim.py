@@ -2,6 +2,7 @@
 
 Rules of this part (R3, *Takeover*):
 
+0. Until 4 no compaction is put in place, so that the saga does not leave the log meanwhile.
 1. The right to claim: the saga was released or has ended, or its owner's lock was acquired and is
    held.
 2. The store raises the epoch atomically: of all who saw one epoch, one gets the next.
@@ -41,6 +42,7 @@ from agent_saga.state.document import Doc
 from agent_saga.wal.encoding import masked
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.takeover import DeadWriter, dead_writer, dead_writers, sync_writer
+from agent_saga.wal.view import View
 
 Check = Callable[[Found], object]
 
@@ -111,6 +113,7 @@ def claimed(
     with contextlib.ExitStack() as held:
         held.enter_context(_alone(saga))
         check_not_quarantined(place.store, saga)
+        view = held.enter_context(View(place.wal.port, place.wal.path))
         if found is None:
             found = _found(place, saga)
         proved = ""
@@ -131,6 +134,7 @@ def claimed(
             raise
         try:
             place.wal.wait_durable(seq)
+            view.close()  # from here on the claim itself keeps the saga from leaving the log
             place.wal.check_fence(found.id, epoch)
             yield Claimed(found, epoch)
         except BaseException:

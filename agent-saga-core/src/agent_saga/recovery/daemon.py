@@ -143,7 +143,7 @@ class Daemon:
             WALError: the directory as a whole is no log that can be read.
         """
         self._dead = dead_writers(self.path, known=self._dead)
-        found = survey(self.path, dead=self._dead)
+        found = survey(self.path, dead=self._dead, keep=True)
         self._forget_all_but(found)
         for saga in found.sagas.values():
             with contextlib.suppress(Exception):  # it is told when the saga's turn comes

@@ -2,7 +2,7 @@
 
 Rules of this part:
 
-- Which records there are is `gathering`'s; what they mean together is judged here.
+- Which records there are is `wal.gathering`'s; what they mean together is judged here.
 - A saga whose writer's log is damaged behind its beginning may have lost records: it is a human's
   case, and never undone by itself. A torn tail is none: what it held was never confirmed to
   anybody.
@@ -19,10 +19,11 @@ from collections.abc import Iterable, Mapping
 from agent_saga.domain.effective import effective, facts_of
 from agent_saga.domain.fold import resolve
 from agent_saga.domain.records import Ev
-from agent_saga.recovery.gathering import gather_open, gather_some
 from agent_saga.wal.format import Record
+from agent_saga.wal.gathering import gather_open, gather_some
+from agent_saga.wal.keeping import keep_checkpoint
 from agent_saga.wal.os_port import OsPort
-from agent_saga.wal.reader import Damage, scan_writer
+from agent_saga.wal.reader import Damage, broken, scan_writer
 from agent_saga.wal.takeover import LogState, log_state
 
 _NOTHING: Mapping[str, LogState] = {}
@@ -100,33 +101,38 @@ class Survey:
         self.damages = damages
 
 
-def survey(path: str | os.PathLike[str], *, dead: Iterable[str] = ()) -> Survey:
+def survey(path: str | os.PathLike[str], *, dead: Iterable[str] = (), keep: bool = False) -> Survey:
     """Return every saga of a log that has no clean end; the log is read at most twice.
 
     Args:
         path: the log's directory.
         dead: the writers that were proved dead before.
+        keep: write a checkpoint, so that the next survey need not read what this one has read.
 
     Raises:
         WALError: the directory as a whole is no log that can be read.
     """
     complete = _states(path, dead)
-    records, damages = gather_open(path)
-    found = {saga: Found(saga, own, damages, complete) for saga, own in records.items()}
+    gathered = gather_open(path, complete)
+    damages = gathered.damages
+    found = {s: Found(s, own, damages, complete) for s, own in gathered.records.items()}
+    if keep and not broken(damages):
+        keep_checkpoint(os.fspath(path), gathered, {s for s, one in found.items() if one.settled})
     return Survey({s: saga for s, saga in found.items() if not saga.settled}, damages)
 
 
 def look(path: str | os.PathLike[str], saga: str, *, dead: Iterable[str] = ()) -> Found | None:
     """Return one saga, settled or not; None when the log does not have it."""
     complete = _states(path, dead)
-    records, damages = gather_some(path, {saga})
-    return Found(saga, records[saga], damages, complete) if saga in records else None
+    gathered = gather_some(path, {saga})
+    own = gathered.records.get(saga)
+    return None if own is None else Found(saga, own, gathered.damages, complete)
 
 
 def look_at(path: str | os.PathLike[str], sagas: Iterable[str]) -> dict[str, Found]:
     """Return several sagas, settled or not, reading the log once; those that it has, by id."""
-    records, damages = gather_some(path, set(sagas))
-    return {saga: Found(saga, own, damages) for saga, own in records.items()}
+    gathered = gather_some(path, set(sagas))
+    return {s: Found(s, own, gathered.damages) for s, own in gathered.records.items()}
 
 
 def read_again(path: str, found: Found, port: OsPort) -> Found:

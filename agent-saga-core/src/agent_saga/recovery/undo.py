@@ -29,6 +29,7 @@ from agent_saga.recovery.queue import named, said
 from agent_saga.recovery.rebuild import rebuilt
 from agent_saga.recovery.recover import Recovered, undo_saga
 from agent_saga.recovery.survey import Found, look
+from agent_saga.wal.departed import has_departed
 
 _UNDONE_LATER = frozenset({SagaState.COMMITTED, SagaState.UNWINDING, SagaState.RELEASED})
 """A committed saga, and one whose undoing was interrupted."""
@@ -246,8 +247,9 @@ def known(path: str, saga: str) -> Found:
     """
     found = look(path, saga)
     if found is None:
+        why = "; it left the log by compaction" if has_departed(path, saga) else ""
         raise UndoRefused(
-            f"The log has no saga {saga!r}.", fix="agent-saga list shows the sagas it has."
+            f"The log has no saga {saga!r}{why}.", fix="agent-saga list shows the sagas it has."
         )
     return found
 

@@ -165,6 +165,22 @@ class RecoveryDaemon:
 
         return _either(undone)
 
+    def compact(self, *, grace_seconds: float | None = None) -> Any:
+        """Take settled sagas out of the log; see `BaseWAL.compact`.
+
+        Args:
+            grace_seconds: seconds for which a saga stays after its last record; the setting
+                `undo_window` when None.
+
+        Returns:
+            A `Compacted`, or an awaitable of it.
+
+        Raises:
+            CompactionRefused: somebody else is at work on the log.
+            WALError: something could not be read, written or attested.
+        """
+        return self._runtime.wal.compact(grace_seconds=grace_seconds)
+
     def sweep(self) -> Result:
         """Make one pass that does not wait for calls that may still arrive; blocks."""
         return self._handed_back(self._daemon.sweep(patient=False))

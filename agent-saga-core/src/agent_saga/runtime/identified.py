@@ -56,15 +56,16 @@ from agent_saga.recovery.suspended import overdue
 from agent_saga.runtime.forking import finish_leaving, fork_of, leave
 from agent_saga.state.base import StateStore, one
 from agent_saga.state.claims import Claim, claim_key, open_saga, raise_epoch
+from agent_saga.wal.departed import has_departed
 from agent_saga.wal.directory import WRITERS
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.reader import Damage, scan_writer
-from agent_saga.wal.takeover import dead_writer
+from agent_saga.wal.takeover import dead_writer, has_left
 
 log = logging.getLogger("agent_saga.recovery")
 
 _GOES_ON = frozenset({SagaState.RUNNING, SagaState.SUSPENDED, SagaState.RELEASED})
-_OPAQUE = re.compile(r"[A-Za-z0-9_-]{16}")
+_OPAQUE = re.compile(r"\A[A-Za-z0-9_-]{16}\Z")
 
 _OPEN = (StepState.INTENT, StepState.UNKNOWN, StepState.ORPHANED, StepState.UNRESOLVED)
 _LONGEST = 300
@@ -85,7 +86,8 @@ def identified(engine: Engine, store: StateStore, options: BoundaryOptions) -> S
         DuplicateSaga: the id was used before, and the saga is not to be resumed.
         ClaimRefused: a process that lives owns it.
         SagaUnwinding: it is being undone.
-        SagaClosed: it was suspended until a time that is over, to be undone then.
+        SagaClosed: it was suspended until a time that is over, to be undone then; or its records
+            have left the log by compaction.
         RecoveryError: records of it are lost, or cannot be trusted.
         ForkRefused: it is to go another way, and cannot.
         ConfigurationError: the log is not one in files, or the id is no text that fits.
@@ -98,7 +100,7 @@ def identified(engine: Engine, store: StateStore, options: BoundaryOptions) -> S
             fix="Give the kit wal='a path'.",
         )
     place = Place(engine, wal, store)
-    found = _recorded(wal.path, key)
+    found = _recorded(wal.path, key, resume=options.resume)
     if found is None and options.fork_at is not None:
         raise ForkRefused(f"The log has no saga {key!r}; there is nothing to go another way from.")
     if found is None:
@@ -120,12 +122,15 @@ def _checked(key: object) -> str:
     return key
 
 
-def _recorded(path: str, key: str) -> Found | None:
+def _recorded(path: str, key: str, *, resume: bool) -> Found | None:
     """Return the saga of an id of the user's own, else the one that the log calls so."""
-    found = look(path, identity.saga_id_of(key))
-    if found is None and _OPAQUE.fullmatch(key):
-        found = look(path, key)
-    return found
+    for saga in [identity.saga_id_of(key), *_OPAQUE.findall(key)]:
+        found = look(path, saga)
+        if found is not None:
+            return found
+        if has_departed(path, saga):
+            raise _departed(key, resume=resume)
+    return None
 
 
 # --- beginning -----------------------------------------------------------------------------------
@@ -156,7 +161,7 @@ def _after_a_false_start(
     place: Place, saga: str, held: Claim, key: str, options: BoundaryOptions
 ) -> Claim | Saga:
     """Take an id over whose owner can no longer act and has recorded nothing of it."""
-    if not held.owner or not Path(place.wal.path, WRITERS, held.owner).is_dir():
+    if not held.owner or not _is_known(place, held.owner):
         raise _lost(key)
     if held.owner == place.wal.writer:
         if any(other.id == saga for other in active.active()):
@@ -175,6 +180,12 @@ def _after_a_false_start(
         if found is None:
             return _next_epoch(place, saga, held)
     return _resumed(place, found, key, options)
+
+
+def _is_known(place: Place, writer: str) -> bool:
+    """Say whether a writer's folder is there, or left in good order."""
+    path = place.wal.path
+    return Path(path, WRITERS, writer).is_dir() or has_left(path, writer, place.wal.port)
 
 
 def _next_epoch(place: Place, saga: str, held: Claim) -> Claim:
@@ -330,6 +341,18 @@ def _skip_ordinals(saga: Saga) -> None:
             ordinals = identity.Ordinals(saga.id, scope.path, step.tool.name)
             scope.calls[step.tool.name] = ordinals
         ordinals.go_on_after(int(step.key[-1]))
+
+
+def _departed(key: str, *, resume: bool) -> SagaClosed | DuplicateSaga:
+    if not resume:
+        return _duplicate(key, "it ended, and its records have left the log")
+    return SagaClosed(
+        f"The saga {key!r} has ended, and its records have left the log by compaction; it cannot "
+        "be resumed or read any more.",
+        rule="compacted",
+        reason="it was settled and its undo window is over",
+        fix="Begin one under another saga_id.",
+    )
 
 
 def _duplicate(key: str, state: str) -> DuplicateSaga:

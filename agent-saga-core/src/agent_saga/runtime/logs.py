@@ -70,9 +70,10 @@ def wal_at(wal: BaseWAL | str | os.PathLike[str], settings: Settings | None = No
     with _lock:
         log = _logs.get(address)
         if log is None or log.closed:
-            stall_after = (settings or Settings.from_environ()).stall_after
+            chosen = settings or Settings.from_environ()
             log = open_wal(address, _schemes())
-            log.stall_after = stall_after
+            log.stall_after = chosen.stall_after
+            log.undo_window = chosen.undo_window
             _logs[address] = log
         return log
 

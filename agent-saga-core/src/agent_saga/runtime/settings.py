@@ -19,6 +19,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
+from agent_saga.domain.leaving import UNDO_WINDOW
 from agent_saga.errors import ConfigurationError
 
 __all__ = ["PREFIX", "SettingRow", "Settings", "defaults_table"]
@@ -167,6 +168,12 @@ class Settings:
         unit="s",
     )
     tool_threads: int = _setting(32, _count, "how many sync tools run at the same time")
+    undo_window: float = _setting(
+        UNDO_WINDOW,
+        _seconds_or_zero,
+        "how long a saga that ended well stays in the log before compaction may take it out",
+        unit="s",
+    )
     stall_after: float = _setting(
         30.0, _seconds, "after how long a disk that does not confirm is an error", unit="s"
     )

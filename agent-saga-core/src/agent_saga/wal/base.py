@@ -15,13 +15,22 @@ from __future__ import annotations
 import asyncio
 import atexit
 import logging
+import math
 import time
 import weakref
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from agent_saga.domain.leaving import UNDO_WINDOW
 from agent_saga.domain.records import Ev
-from agent_saga.errors import SagaFenced, SagaForked, WALError, WALPoisoned
+from agent_saga.errors import (
+    CompactionRefused,
+    ConfigurationError,
+    SagaFenced,
+    SagaForked,
+    WALError,
+    WALPoisoned,
+)
 from agent_saga.wal.buffer import Batch, Durable, own_entry
 from agent_saga.wal.contract import BackpressurePolicy, Capabilities, Counters
 from agent_saga.wal.durability import Durability
@@ -32,6 +41,7 @@ from agent_saga.wal.os_port import restart_after_fork
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from agent_saga.wal.compaction import Compacted
     from agent_saga.wal.format import Record
 
 __all__ = ["BackpressurePolicy", "BaseWAL", "Batch", "Capabilities", "Counters", "Durable"]
@@ -108,6 +118,50 @@ class BaseWAL(Durability):
             WALCorrupt: after the last record, when some of the log was damaged.
             WALFormatError: after the last record, when another version wrote some of it.
         """
+
+    # --- compaction -------------------------------------------------------------------------------
+
+    undo_window = UNDO_WINDOW
+    """Seconds for which a saga that has ended well stays, when nobody says otherwise."""
+
+    def compact(self, *, grace_seconds: float | None = None) -> Any:
+        """Take settled sagas out of the log, also those of other writers; the chain stays whole.
+
+        What is open, suspended, partial, stuck, unsettled, reopened or a human's case stays.
+
+        Args:
+            grace_seconds: seconds for which a saga stays after its last record; `undo_window` when
+                None. Within them it can still be undone.
+
+        Returns:
+            A `Compacted`. On a thread whose event loop is running, an awaitable of it; the work is
+            then done on a thread of its own.
+
+        Raises:
+            CompactionRefused: this log cannot be compacted, or somebody else is at work on it.
+            WALError: something could not be read, written or attested.
+            ConfigurationError: the grace is no number of seconds.
+
+        Crash: nothing is lost; what was half done is ignored, or finished by the next compaction.
+        Fails closed: on any doubt a saga stays.
+        """
+        grace = self.undo_window if grace_seconds is None else grace_seconds
+        usable = isinstance(grace, int | float) and not isinstance(grace, bool)
+        if not usable or not 0 <= grace < math.inf:
+            raise ConfigurationError(
+                f"The grace of a compaction cannot be {grace!r}.", fix="Give it seconds, from 0."
+            )
+        before = now_us() - int(grace * 1_000_000)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return self._compact(before)
+        return asyncio.to_thread(self._compact, before)
+
+    def _compact(self, before: int) -> Compacted:
+        """Compact; sagas whose last record is older than `before`, in microseconds, leave."""
+        del before
+        raise CompactionRefused(f"The log {self.address} cannot be compacted.")
 
     # --- fence and fork ---------------------------------------------------------------------------
 

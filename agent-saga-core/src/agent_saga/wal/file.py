@@ -15,8 +15,10 @@ import os
 import platform
 from typing import TYPE_CHECKING, Any, Final
 
+from agent_saga.domain.records import Ev
 from agent_saga.errors import WALPathError
 from agent_saga.wal.base import BaseWAL, Batch, Capabilities
+from agent_saga.wal.compaction import Compacted, compact
 from agent_saga.wal.directory import (
     WRITERS,
     cannot_begin,
@@ -31,8 +33,9 @@ from agent_saga.wal.segments import Segments, segment_size
 from agent_saga.wal.writer import new_writer_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from agent_saga.wal.encoding import Fragment
     from agent_saga.wal.format import Record
 
 __all__ = ["AsyncWAL", "FileWAL"]
@@ -66,7 +69,9 @@ class FileWAL(BaseWAL):
         self.address = f"file:{self.path}"
         self.port = OsPort() if port is None else port
         self.force = force
-        self.capabilities = Capabilities(self.port.durability, True, True, False, False)
+        self.capabilities = Capabilities(
+            self.port.durability, True, True, False, self.port.can_share_locks
+        )
         super().__init__(**options)
 
     def _reset(self) -> None:
@@ -182,6 +187,17 @@ class FileWAL(BaseWAL):
         if self._live:
             self.drain()
         return records(self.path, self.port)
+
+    def _compact(self, before: int) -> Compacted:
+        self.probe()
+        if self._live:
+            self.drain()
+        return compact(self.port, self.path, self._attest, before=before)
+
+    def _attest(self, payloads: Iterable[Fragment]) -> None:
+        for payload in payloads:
+            self.append(Ev.COMPACTED, payload=payload)
+        self.barrier_sync()
 
     def fence(self, saga: str, epoch: int = EVERY_EPOCH, *, writer: str = "") -> None:
         """Fence a saga in the writers that may still act on it.

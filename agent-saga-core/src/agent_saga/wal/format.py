@@ -31,7 +31,7 @@ from agent_saga.domain.records import FORMAT
 from agent_saga.wal.encoding import Fragment, decode
 
 __all__ = [
-    "PLAIN",
+    "LEAN",
     "Chain",
     "Entry",
     "Record",
@@ -62,17 +62,27 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode_text: Final = msgspec.json.Decoder(str).decode
 
 
-def _envelope(text: bytes) -> re.Pattern[bytes]:
+def _envelope(text: bytes, fmt: bytes = rb"(\d{1,9})", other: bytes = rb"(") -> re.Pattern[bytes]:
+    """The envelope's form, its ids being `text`; time, step and generation are groups as `other`.
+
+    It groups format, sequence, watermark, time, event, saga, epoch, step and generation.
+    """
     return re.compile(
-        rb'\{"v":(\d{1,9}),"q":(\d{1,19}),"m":(\d{1,19}),"t":(\d{1,19}),"e":"([A-Z_]+)","s":"'
-        + text + rb'","p":(\d{1,19}),"k":"' + text + rb'",(?:"g":([1-9]\d{0,18}),)?(?="d":|"y":")'
+        rb'\{"v":' + fmt + rb',"q":(\d{1,19}),"m":(\d{1,19}),"t":' + other
+        + rb'\d{1,19}),"e":"([A-Z_]+)","s":"(' + text + rb')","p":(\d{1,19}),"k":"' + other + text
+        + rb')",(?:"g":' + other + rb'[1-9]\d{0,18}),)?(?="d":|"y":")'
     )  # fmt: skip
 
 
-PLAIN: Final = _envelope(rb'([^"\\\x00-\x1f]*)').match
-"""Matches the envelope of a record whose ids hold nothing that JSON escapes."""
+_TEXT: Final = rb'[^"\\\x00-\x1f]*'
+_PLAIN: Final = _envelope(_TEXT).match
+LEAN: Final = _envelope(_TEXT, str(FORMAT).encode(), rb"(?:").match
+"""Matches the envelope of a record of our format whose ids hold nothing that JSON escapes.
 
-_ESCAPED: Final = _envelope(rb'((?:[^"\\\x00-\x1f]|\\.)*)').match
+It groups sequence, watermark, event, saga and epoch.
+"""
+
+_ESCAPED: Final = _envelope(rb'(?:[^"\\\x00-\x1f]|\\.)*').match
 _FORMAT: Final = re.compile(rb'\{"v":(\d{1,9}),').match
 _ERASED: Final = re.compile(rb'"y":"([\w-]{43})","h":"([\w-]{43})"\}\Z').match
 _SALT_AT: Final = -80
@@ -203,7 +213,7 @@ def format_of(line: bytes) -> int | None:
 
 def parsed(line: bytes, writer: str = "") -> Record | None:
     """Read a line (without its line break); None when it is not a whole record of our format."""
-    head = PLAIN(line) or _ESCAPED(line)
+    head = _PLAIN(line) or _ESCAPED(line)
     if head is None or b"\0" in line:
         return None
     at = head.end()

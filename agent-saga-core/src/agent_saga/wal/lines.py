@@ -13,6 +13,7 @@ Rules of this part:
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +22,7 @@ import msgspec
 from agent_saga.wal.limits import MAX_LINE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from agent_saga.wal.os_port import OsPort
 
@@ -53,7 +54,7 @@ def segments_in(port: OsPort, folder: str) -> list[str]:
 
 def lines_of(
     port: OsPort, folder: str, segments: list[str], segment: int = 0, offset: int = 0
-) -> Iterator[Line]:
+) -> Generator[Line]:
     """The lines from an offset of a segment to the end of the last one.
 
     Args:
@@ -76,7 +77,9 @@ def lines_of(
         try:
             yield from _lines_in(port, fd, index, start)
         finally:
-            port.close(fd)
+            # A close that fails still gives the descriptor back, and nothing was written.
+            with contextlib.suppress(OSError):
+                port.close(fd)
 
 
 def _is_gone(port: OsPort, folder: str, segment: str) -> bool:

@@ -49,6 +49,8 @@ class OsPort:
 
     durability = "disk"
     can_lock = True
+    can_share_locks = sys.platform != "win32"
+    """Whether a directory can be locked, by several readers or by one compaction."""
 
     def open(self, path: str, flags: int, mode: int = 0o600) -> int:
         """Open a file and return its descriptor, which no started program inherits."""
@@ -118,6 +120,10 @@ class OsPort:
         """Make one directory."""
         os.mkdir(path, mode)
 
+    def rmdir(self, path: str) -> None:
+        """Remove an empty directory."""
+        os.rmdir(path)
+
     def listdir(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
         return sorted(os.listdir(path))
@@ -143,6 +149,17 @@ class OsPort:
             if error.errno in _LOCK_TAKEN:
                 return False
             raise
+        return True
+
+    def flock_shared(self, fd: int) -> bool:
+        """Take a shared lock of an open file or directory without waiting."""
+        if sys.platform != "win32":
+            try:
+                fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno in _LOCK_TAKEN:
+                    return False
+                raise
         return True
 
     def sync_directory(self, path: str) -> None:

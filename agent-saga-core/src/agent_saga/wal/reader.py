@@ -17,6 +17,7 @@ Rules of this part:
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -25,16 +26,28 @@ from agent_saga.domain.records import FORMAT
 from agent_saga.errors import WALCorrupt, WALFormatError
 from agent_saga.wal.directory import WRITERS, check_readable
 from agent_saga.wal.format import first_hash, format_of, hash_after, hash_bytes, parsed
-from agent_saga.wal.lines import Line, lines_of, segments_in
+from agent_saga.wal.gaps import gap_of
+from agent_saga.wal.lines import Line, lines_of
 from agent_saga.wal.os_port import OsPort
+from agent_saga.wal.view import View
 from agent_saga.wal.writer import is_writer_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     from agent_saga.wal.format import Record
 
-__all__ = ["Damage", "Place", "WriterScan", "records", "scan", "scan_writer", "writers_of"]
+__all__ = [
+    "Damage",
+    "Place",
+    "WriterScan",
+    "broken",
+    "records",
+    "scan",
+    "scan_writer",
+    "unreadable",
+    "writers_of",
+]
 
 
 class Damage(msgspec.Struct, frozen=True):
@@ -71,6 +84,11 @@ class Place(NamedTuple):
     previous: bytes
 
 
+def broken(damages: Iterable[Record | Damage]) -> list[Damage]:
+    """Those of them that had been durable, or that another version wrote: no torn tails."""
+    return [one for one in damages if isinstance(one, Damage) and one.kind != "torn-tail"]
+
+
 def writers_of(path: str, port: OsPort | None = None) -> list[str]:
     """The ids of a log's writers, oldest first; none when there is no log."""
     port = OsPort() if port is None else port
@@ -99,8 +117,9 @@ def scan(
     port = OsPort() if port is None else port
     path = os.path.abspath(path)
     if check_readable(port, path):
-        for writer in writers_of(path, port):
-            yield from scan_writer(path, writer, port, verify=verify)
+        with View(port, path) as view:
+            for writer in writers_of(path, port):
+                yield from _scan_seen(view, path, writer, port, verify=verify)
 
 
 def records(path: str | os.PathLike[str], port: OsPort | None = None) -> Iterator[Record]:
@@ -129,9 +148,26 @@ def records(path: str | os.PathLike[str], port: OsPort | None = None) -> Iterato
 
 def scan_writer(
     path: str, writer: str, port: OsPort, *, verify: bool = False
-) -> Iterator[Record | Damage]:
+) -> Generator[Record | Damage]:
     """Read one writer's segments; see `scan`."""
-    return WriterScan(os.path.join(path, WRITERS, writer), writer, port, verify).read()
+    with View(port, path) as view:
+        yield from _scan_seen(view, path, writer, port, verify=verify)
+
+
+def _scan_seen(
+    view: View, path: str, writer: str, port: OsPort, *, verify: bool
+) -> Iterator[Record | Damage]:
+    try:
+        segments = view.segments(writer)
+    except OSError as error:
+        yield unreadable(writer, error)
+        return
+    yield from WriterScan(os.path.join(path, WRITERS, writer), writer, port, verify).read(segments)
+
+
+def unreadable(writer: str, error: OSError) -> Damage:
+    """The damage of a folder that cannot be read."""
+    return Damage(writer, "", 1, 0, f"the writer's folder cannot be read ({error})")
 
 
 _REWRITTEN: Final = "rewritten"
@@ -162,14 +198,12 @@ class WriterScan:
         self.previous: list[bytes] = [first_hash(writer)]
         self.loose = False
         self.awaited = 0
+        self.on_gap: Callable[[Line, int], object] = _nothing
+        self._torn = False
 
-    def read(self) -> Iterator[Record | Damage]:
+    def read(self, segments: list[str]) -> Iterator[Record | Damage]:
         """Records and damages, in order."""
-        try:
-            self.segments = segments_in(self.port, self.folder)
-        except OSError as error:
-            yield Damage(self.writer, "", 1, 0, f"the writer's folder cannot be read ({error})")
-            return
+        self.segments = segments
         yield from self._read(0, 0)
 
     def read_from(self, place: Place, segments: list[str]) -> Iterator[Record | Damage]:
@@ -180,22 +214,49 @@ class WriterScan:
         yield from self._read(place.segment, place.offset)
 
     def _read(self, segment: int, offset: int) -> Iterator[Record | Damage]:
-        for line in lines_of(self.port, self.folder, self.segments, segment, offset):
-            record = parsed(line.data, self.writer)
-            if record is not None and self._follows(record):
-                self._advance(record)
-                yield record
-                continue
-            if record is not None and self._outruns(line, record):
-                record = None
-            damage = self._judge(line, record)
-            if damage is not None:
-                yield damage
-                if damage.kind == _TORN:
-                    return
-                if record is not None and record.seq >= self.expected:
+        with closing(lines_of(self.port, self.folder, self.segments, segment, offset)) as lines:
+            for line in lines:
+                record = parsed(line.data, self.writer)
+                if record is not None and self._follows(record):
                     self._advance(record)
                     yield record
+                elif record is not None or not self._passed_gap(line):
+                    yield from self._judged(line, record)
+                    if self._torn:
+                        return
+        if self.awaited:
+            yield self._gone()
+
+    def _gone(self) -> Damage:
+        reason = f"what stood again further on is gone, from {self.expected} on"
+        return Damage(self.writer, self.segments[-1], self.expected, 0, reason)
+
+    def _judged(self, line: Line, record: Record | None) -> Iterator[Record | Damage]:
+        """What is to be told of a line that is not the next record."""
+        if record is not None and self._outruns(line, record):
+            record = None
+        damage = self._judge(line, record)
+        if damage is not None:
+            self._torn = damage.kind == _TORN
+            yield damage
+            if not self._torn and record is not None and record.seq >= self.expected:
+                self._advance(record)
+                yield record
+
+    def _passed_gap(self, line: Line) -> bool:
+        """Whether a line stands for records that left and come next; it is passed then."""
+        gap = gap_of(line.data)
+        if gap is None or not (
+            gap.first == self.expected or (self.loose and gap.first > self.expected)
+        ):
+            return False
+        self.on_gap(line, gap.first)
+        self.expected = gap.last + 1
+        self.loose, self.awaited = False, 0
+        self.highest_mark = max(self.highest_mark, gap.last)
+        self.window.clear()
+        self.previous = [hash_bytes(gap.hash)]
+        return True
 
     def _follows(self, record: Record) -> bool:
         """Whether a record is the next one, and fits the chain if that is asked."""
@@ -252,14 +313,16 @@ class WriterScan:
         """Whether a record's sequence is higher than that of the next one: it tells a wrong one."""
         if record.seq <= self.expected:
             return False
-        for ahead in self._ahead(line):
-            later = parsed(ahead.data, self.writer)
-            if later is not None:
-                return later.seq <= record.seq
+        with self._ahead(line) as lines:
+            for ahead in lines:
+                later = parsed(ahead.data, self.writer)
+                if later is not None:
+                    return later.seq <= record.seq
         return False
 
-    def _ahead(self, line: Line) -> Iterator[Line]:
-        return lines_of(self.port, self.folder, self.segments, line.segment, line.behind)
+    def _ahead(self, line: Line) -> closing[Generator[Line]]:
+        place = line.segment, line.behind
+        return closing(lines_of(self.port, self.folder, self.segments, *place))
 
     def _judge_repeated(self, line: Line, record: Record) -> Damage | None:
         if self.window.get(record.seq) == self._mark_of(record):
@@ -272,19 +335,24 @@ class WriterScan:
     def _verdict(self, line: Line, record: Record | None) -> str:
         """Whether what is missing was durable once, stands again further on, or neither."""
         wanted = self.expected
-        if record is not None and record.mark >= wanted:
+        if line.problem or (record is not None and record.mark >= wanted):
             return _DAMAGE
-        for ahead in self._ahead(line):
-            later = parsed(ahead.data, self.writer)
-            if later is None:
-                continue
-            if later.seq == wanted and (not self.verify or self._fits(later)):
-                return _REWRITTEN
-            if later.mark >= wanted:
-                return _DAMAGE
+        with self._ahead(line) as lines:
+            for ahead in lines:
+                later = parsed(ahead.data, self.writer)
+                if ahead.problem:  # what it holds might have told
+                    return _DAMAGE
+                if later is None:
+                    gap = gap_of(ahead.data)
+                    if gap is not None and gap.first >= wanted:  # what left had been durable
+                        return _DAMAGE
+                elif later.seq == wanted and (not self.verify or self._fits(later)):
+                    return _REWRITTEN
+                elif later.mark >= wanted:
+                    return _DAMAGE
         begins = wanted == 1 and line.offset == line.zeros == 0
         foreign = begins and line.data and format_of(line.data) is None
-        return _DAMAGE if foreign or line.problem else _TORN
+        return _DAMAGE if foreign else _TORN
 
     def _reason(self, line: Line, record: Record | None) -> str:
         if line.problem:
@@ -311,6 +379,10 @@ class WriterScan:
             computed = [hash_after(record, one) for one in self.previous]
             self.previous = [one for one in (_stated_hash(record), *computed) if one]
             self.expected = record.seq + 1
+
+
+def _nothing(line: Line, first: int) -> None:
+    """Nobody asks about gaps."""
 
 
 def _stated_hash(record: Record) -> bytes:

@@ -19,36 +19,41 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from agent_saga.domain.records import FORMAT
 from agent_saga.wal.directory import WRITERS
-from agent_saga.wal.format import PLAIN, first_hash, hash_bytes, line_of, parsed
+from agent_saga.wal.format import LEAN, first_hash, hash_bytes, line_of, parsed
+from agent_saga.wal.gaps import GAP, Gap, gap_of
 from agent_saga.wal.limits import MAX_LINE
-from agent_saga.wal.lines import segments_in
-from agent_saga.wal.reader import Damage, Place, WriterScan, scan_writer
+from agent_saga.wal.reader import Damage, Place, WriterScan, unreadable
 
 if TYPE_CHECKING:
     from agent_saga.wal.format import Record
+    from agent_saga.wal.lines import Line
     from agent_saga.wal.os_port import OsPort
+    from agent_saga.wal.view import View
 
 __all__ = ["EnvelopeScan", "Take", "take_writer"]
 
 Take = Callable[[bytes, bytes, bytes, bytes], object]
-"""Takes a record: its line, event, saga and epoch, as they stand in the log."""
+"""Takes a record: its line, event, saga and epoch, as they stand in the log.
+
+In the place of records that left stands a gap, with the event `GAP` and no saga.
+"""
 
 _CHUNK: Final = 256 * 1024
 _ZEROS: Final = bytes(_CHUNK)
-_OURS: Final = b"%d" % FORMAT
 _SALT_KEY: Final = b',"x":"'
 _HASH_KEY: Final = b'","h":"'
+_END: Final = b'"}'
 _TO_URL: Final = bytes.maketrans(b"+/", b"-_")
 
 
 def take_writer(
-    path: str, writer: str, port: OsPort, take: Take, *, verify: bool = False
+    view: View, path: str, writer: str, port: OsPort, take: Take, *, verify: bool = False
 ) -> list[Damage]:
     """Read one writer from its beginning to its end; returns what cannot be read.
 
     Args:
+        view: the log's files.
         path: the log's directory.
         writer: the writer's id.
         port: the system calls.
@@ -57,9 +62,9 @@ def take_writer(
     """
     folder = os.path.join(path, WRITERS, writer)
     try:
-        segments = segments_in(port, folder)
-    except OSError:  # it is told as everything is that cannot be read
-        return [one for one in scan_writer(path, writer, port) if isinstance(one, Damage)]
+        segments = view.segments(writer)
+    except OSError as error:
+        return [unreadable(writer, error)]
     return list(EnvelopeScan(folder, writer, segments, port, take, verify=verify).run())
 
 
@@ -78,6 +83,7 @@ class EnvelopeScan:
         expected: the sequence that comes next.
         highest_mark: the highest sequence that a record says was durable.
         previous: the hash of the last record, as 32 bytes; only with `verify`.
+        used: for each file that was read, the bytes up to the end of its last line.
         segment, offset: where the piece stands whose lines are being handed on.
     """
 
@@ -98,10 +104,21 @@ class EnvelopeScan:
         self.expected = 1
         self.highest_mark = 0
         self.previous = first_hash(writer)
+        self.used: list[int] = []
         self.segment = self.offset = 0
         self._take = take
         self._verify = verify
         self._starts: deque[Place] = deque()
+
+    @property
+    def last_start(self) -> Place:
+        """The last place at which a line is known to begin."""
+        return self._starts[-1] if self._starts else Place(0, 0, 1, 0, b"")
+
+    @property
+    def judged_from(self) -> int:
+        """The index of the file from which on `judge` reads."""
+        return self._starts[0].segment if self._starts else 0
 
     def run(self, first: int = 0) -> Iterator[Damage]:
         """Read from a segment to the end of the last one; yields what cannot be read.
@@ -113,6 +130,10 @@ class EnvelopeScan:
             if not self.read(index):
                 yield from self.judge()
                 return
+
+    def begin_at(self, expected: int) -> None:
+        """Begin with a file at whose beginning a sequence comes next, all before it durable."""
+        self.expected, self.highest_mark = expected, expected - 1
 
     def read(self, index: int) -> bool:
         """Read one segment; False at the first line that is not simply the next one."""
@@ -132,6 +153,13 @@ class EnvelopeScan:
         """Go on where `read` stopped, record by record, to the end of the writer."""
         scan = WriterScan(self.folder, self.writer, self.port, self._verify)
         known = self.expected
+
+        def pass_gap(line: Line, first: int) -> None:
+            if first >= known:
+                self.segment = line.segment
+                self._take(line.data, GAP, b"", b"0")
+
+        scan.on_gap = pass_gap
         for found in scan.read_from(self._starts[0], self.segments):
             if isinstance(found, Damage):
                 yield found
@@ -146,7 +174,7 @@ class EnvelopeScan:
     # --- the fast way -----------------------------------------------------------------------------
 
     def _pieces(self, fd: int, index: int) -> bool:
-        rest, position, ended = b"", 0, False
+        rest, position, end, ended = b"", 0, 0, False
         self._start(index, 0)
         while True:
             chunk = self.port.pread(fd, _CHUNK, position)
@@ -154,6 +182,7 @@ class EnvelopeScan:
                 if not _is_zero(rest):
                     return False
                 if not chunk:
+                    self.used.append(end)
                     return True
                 rest, ended = b"", True
                 position += len(chunk)
@@ -168,6 +197,7 @@ class EnvelopeScan:
             if not (self._checked(lines) if self._verify else self._handed(lines)):
                 return False
             position += len(chunk)
+            end = position - len(rest)
 
     def _start(self, index: int, offset: int) -> None:
         """Note a place to judge from; it is far enough back if all before it was durable."""
@@ -178,15 +208,24 @@ class EnvelopeScan:
             starts.popleft()
 
     def _handed(self, lines: list[bytes]) -> bool:
-        envelope, take = PLAIN, self._take
+        envelope, take = LEAN, self._take
         expected, highest = self.expected, self.highest_mark
         for line in lines:
             head = envelope(line)
             if head is None:
-                break
-            fmt, seq, mark, _, event, saga, epoch, _, _ = head.groups()
+                gap = gap_of(line)
+                if gap is None or gap.first != expected:
+                    break
+                expected, highest = gap.last + 1, max(highest, gap.last)
+                take(line, GAP, b"", b"0")
+                continue
+            seq, mark, event, saga, epoch = head.groups()
             durable = int(mark)
-            if int(seq) != expected or fmt != _OURS or durable >= expected or not _whole(line):
+            if int(seq) != expected or durable >= expected:
+                break
+            whole = line[-80:-74] == _SALT_KEY and line[-52:-45] == _HASH_KEY and line[-2:] == _END
+            # What is erased, or no plain text, is judged where a record is parsed.
+            if not (whole and line.isascii()) and parsed(line) is None:
                 break
             if durable > highest:  # noqa: PLR1730 - a call of max() for each record is dear
                 highest = durable
@@ -202,20 +241,13 @@ class EnvelopeScan:
         """As `_handed`, for the lines that fit the chain."""
         good, previous = 0, self.previous
         for line in lines:
-            follows = _hash_after(line, previous)
+            follows = _hash_after(line, previous) or _hash_behind(gap_of(line))
             if follows is None:
                 break
             previous = follows
             good += 1
         self.previous = previous
         return self._handed(lines[:good]) and good == len(lines)
-
-
-def _whole(line: bytes) -> bool:
-    """Whether a line whose envelope can be read is a whole record."""
-    ends = line[-80:-74] == _SALT_KEY and line[-52:-45] == _HASH_KEY and line.endswith(b'"}')
-    # Bytes that are no text are judged where a record is parsed.
-    return (ends and line.isascii()) or parsed(line) is not None
 
 
 def _hash_after(line: bytes, previous: bytes) -> bytes | None:
@@ -232,6 +264,10 @@ def _hash_after(line: bytes, previous: bytes) -> bytes | None:
     found = sha256(previous + line[:at] + digest).digest()
     told = b2a_base64(found, newline=False).translate(_TO_URL, b"=")
     return found if told == line[-45:-2] else None
+
+
+def _hash_behind(gap: Gap | None) -> bytes | None:
+    return None if gap is None else hash_bytes(gap.hash)
 
 
 def _is_zero(data: bytes) -> bool:

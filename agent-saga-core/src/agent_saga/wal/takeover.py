@@ -25,6 +25,7 @@ from typing import Any, Final, Self
 from agent_saga.domain.effective import facts_of
 from agent_saga.domain.records import Ev
 from agent_saga.errors import WALError
+from agent_saga.wal.departed import writers_that_left
 from agent_saga.wal.directory import POISONED_FILE, WRITERS
 from agent_saga.wal.format import Record
 from agent_saga.wal.lines import segments_in
@@ -32,7 +33,16 @@ from agent_saga.wal.lock import LOCK_FILE
 from agent_saga.wal.os_port import OsPort, restart_after_fork
 from agent_saga.wal.reader import scan_writer, writers_of
 
-__all__ = ["DeadWriter", "LogState", "dead_writer", "dead_writers", "log_state", "sync_writer"]
+__all__ = [
+    "DeadWriter",
+    "LogState",
+    "dead_writer",
+    "dead_writers",
+    "has_left",
+    "is_recent",
+    "log_state",
+    "sync_writer",
+]
 
 LogState = tuple[tuple[str, int, int], ...]
 """What a writer's log looks like from outside: name, size and last change of each segment."""
@@ -92,6 +102,8 @@ def dead_writer(path: str, writer: str, port: OsPort | None = None) -> DeadWrite
     """
     port = OsPort() if port is None else port
     place = os.path.join(path, WRITERS, writer, LOCK_FILE)
+    if has_left(path, writer, port):
+        return DeadWriter(port, writer, -1)
     try:
         fd = port.open(place, os.O_RDWR)
         try:
@@ -134,6 +146,21 @@ def dead_writers(
                 dead.close()
                 found.add(writer)
     return frozenset(found)
+
+
+def has_left(path: str, writer: str, port: OsPort) -> bool:
+    """Whether a writer left the log by compaction, which takes none out that may live.
+
+    Raises:
+        WALError: the log cannot be read.
+    """
+    try:
+        port.stat(os.path.join(path, WRITERS, writer))
+    except FileNotFoundError:
+        return writer in writers_that_left(path, port)
+    except OSError:
+        return False
+    return False
 
 
 def _check_file(port: OsPort, path: str, writer: str, fd: int) -> None:
@@ -187,10 +214,10 @@ def poisoned_reason(path: str, writer: str) -> str | None:
 
 def _opening(port: OsPort, path: str, writer: str) -> Mapping[str, Any]:
     """Return what a writer said of itself in its first record; nothing if that cannot be read."""
-    for found in scan_writer(path, writer, port):
-        if isinstance(found, Record) and found.event == Ev.WRITER_OPEN:
-            return facts_of(found)
-        break
+    with contextlib.closing(scan_writer(path, writer, port)) as reading:
+        found = next(reading, None)
+    if isinstance(found, Record) and found.event == Ev.WRITER_OPEN:
+        return facts_of(found)
     return {}
 
 
@@ -209,12 +236,12 @@ def log_state(path: str, writer: str, port: OsPort | None = None) -> LogState | 
         found = [(name, port.stat(os.path.join(folder, name))) for name in names]
     except OSError:
         return None
-    if any(_is_recent(seen.st_mtime_ns) for _, seen in found):
+    if any(is_recent(seen.st_mtime_ns) for _, seen in found):
         return None
     return tuple((name, seen.st_size, seen.st_mtime_ns) for name, seen in found)
 
 
-def _is_recent(changed_ns: int) -> bool:
+def is_recent(changed_ns: int) -> bool:
     """Say whether a change of this moment could have the same time."""
     tick = _TICK_NS if changed_ns % _WHOLE_NS else 2 * _WHOLE_NS
     return changed_ns > time.time_ns() - tick

@@ -47,10 +47,12 @@ CALLS: Final = (
     "replace",
     "unlink",
     "mkdir",
+    "rmdir",
     "listdir",
     "stat",
     "fstat",
     "flock",
+    "flock_shared",
 )
 """The names of the system calls that a fault can strike."""
 
@@ -124,6 +126,7 @@ class FaultyPort(OsPort):
         self._inner = inner or OsPort()
         self.durability = self._inner.durability
         self.can_lock = self._inner.can_lock
+        self.can_share_locks = self._inner.can_share_locks
         self.calls: list[Call] = []
         self.crashed = False
         self._faults: list[_Fault] = []
@@ -266,6 +269,10 @@ class FaultyPort(OsPort):
         """Make a directory, unless a fault strikes."""
         self._make("mkdir", path, lambda: self._inner.mkdir(path, mode))
 
+    def rmdir(self, path: str) -> None:
+        """Remove an empty directory, unless a fault strikes."""
+        self._make("rmdir", path, lambda: self._inner.rmdir(path))
+
     def listdir(self, path: str) -> list[str]:
         """List a directory, unless a fault strikes."""
         return self._make("listdir", path, lambda: self._inner.listdir(path))
@@ -281,6 +288,10 @@ class FaultyPort(OsPort):
     def flock(self, fd: int) -> bool:
         """Take a lock, unless a fault strikes."""
         return self._make("flock", "", lambda: self._inner.flock(fd))
+
+    def flock_shared(self, fd: int) -> bool:
+        """Take a shared lock, unless a fault strikes."""
+        return self._make("flock_shared", "", lambda: self._inner.flock_shared(fd))
 
     def _add(self, fault: _Fault) -> None:
         with self._lock:

@@ -227,6 +227,13 @@ class PowerLossPort(OsPort):
             if self._covers(path):
                 self._parent(path).change(**{Path(path).name: _Folder()})
 
+    def rmdir(self, path: str) -> None:
+        """Remove a directory; its name may survive until its parent was synced."""
+        with self._lock:
+            super().rmdir(path)
+            if self._covers(path):
+                self._parent(path).change(**{Path(path).name: None})
+
     def _node_of(self, path: str, *, made: bool) -> _File | _Folder | None:
         """Find the model of what was opened; a file that is new to the model gets one."""
         node = self._find(path)
