@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agent_saga.cli import notifying
+from agent_saga.cli.compacting import Schedule
 from agent_saga.cli.exits import Exit, exit_of
 from agent_saga.cli.options import import_option, leave_missing_option
 from agent_saga.cli.output import note
@@ -60,6 +61,13 @@ log = logging.getLogger("agent_saga.recovery")
     metavar="COMMAND",
     help="Run a program for each new case, with the case as JSON on its standard input.",
 )
+@click.option(
+    "--compact-every",
+    type=click.FloatRange(min=0),
+    default=86_400.0,
+    show_default=True,
+    help="Seconds between compactions of the log; 0 never compacts.",
+)
 @click.option("--json-logs", is_flag=True, help="One JSON document for each log line.")
 def program(
     wal_path: str | None,
@@ -67,6 +75,7 @@ def program(
     interval: float,
     health_file: str | None,
     notify: str | None,
+    compact_every: float,
     *,
     leave_missing: bool,
     once: bool,
@@ -91,7 +100,13 @@ def program(
             told(result)
             return Exit.CLEAN if result.clean else Exit.NOT_CLEAN
         _stop_on_signals(daemon)
-        daemon.watch(interval, after=told)
+        schedule = Schedule(daemon, compact_every)
+
+        def after(result: Result | None) -> None:
+            told(result)
+            schedule.after_a_pass()
+
+        daemon.watch(interval, after=after)
     return Exit.CLEAN
 
 

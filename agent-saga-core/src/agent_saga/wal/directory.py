@@ -46,7 +46,7 @@ _NO_ROOM: Final = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC
 _FORMAT_FILE: Final = "format"
 _FORMAT_TEXT: Final = f"agent-saga log, layout {LAYOUT}\n".encode()
 _IGNORE_FILE: Final = ".gitignore"
-_OURS: Final = (_IGNORE_FILE, _FORMAT_FILE, WRITERS, "state.")
+_OURS: Final = (_IGNORE_FILE, _FORMAT_FILE, WRITERS, "state.", "checkpoint", "compaction")
 
 
 def make_log_directory(port: OsPort, path: str, *, force: bool) -> None:
