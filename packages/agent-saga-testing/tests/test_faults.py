@@ -33,6 +33,7 @@ def use_all(port, folder):
     path = str(folder / "made" / "file")
     fd = port.open(path, os.O_RDWR | os.O_CREAT)
     port.flock(fd)
+    port.flock_shared(fd)
     port.fallocate(fd, 100)
     port.pwrite(fd, b"hello", 0)
     port.append(fd, b"x")
@@ -47,6 +48,7 @@ def use_all(port, folder):
     port.listdir(str(folder / "made"))
     port.sync_directory(str(folder / "made"))
     port.unlink(path + "2")
+    port.rmdir(str(folder / "made"))
 
 
 def test_every_call_of_the_port_can_be_struck():
