@@ -15,7 +15,7 @@ from agent_saga_testing.kits.wal import WALConformance
 
 
 class TestFile(WALConformance):
-    capabilities = Capabilities(OsPort.durability, True, True, False, False)
+    capabilities = Capabilities(OsPort.durability, True, True, False, OsPort.can_share_locks)
 
     @pytest.fixture
     def opener(self, tmp_path):

@@ -28,6 +28,7 @@ from agent_saga.errors import SagaFenced, SagaForked
 from agent_saga.wal.base import BaseWAL
 from agent_saga_testing.kits.conformance import needs
 from agent_saga_testing.kits.processes import Process, run_all
+from agent_saga_testing.kits.wal_compaction import WALCompaction
 from agent_saga_testing.kits.wal_durability import WALDurability
 from agent_saga_testing.kits.wal_records import WALRecords
 from agent_saga_testing.kits.wal_steps import (
@@ -42,7 +43,7 @@ from agent_saga_testing.waiting import until
 __all__ = ["WALConformance"]
 
 
-class WALConformance(WALRecords, WALDurability):
+class WALConformance(WALRecords, WALDurability, WALCompaction):
     """What every log must pass; see the module for what a backend gives."""
 
     def test_a_saga_is_its_owners_until_it_is_fenced(self, log: BaseWAL) -> None:
