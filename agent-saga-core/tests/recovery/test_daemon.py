@@ -15,7 +15,7 @@ from agent_saga import Settings, compensator, prober
 from agent_saga.domain.records import Ev
 from agent_saga.errors import ClaimRefused, WALError
 from agent_saga.recovery import survey as surveying
-from agent_saga.wal import gathering
+from agent_saga.wal.scan import EnvelopeScan
 
 
 def slowly(seconds):
@@ -454,13 +454,13 @@ def test_a_pass_reads_the_log_at_most_twice(log, world, monkeypatch):
     past.die()
     log.age()
     reads = []
-    take_writer = gathering.take_writer
+    begin = EnvelopeScan.__init__
 
-    def counted(view, path, writer, *args):
+    def counted(scan, folder, writer, *args, **options):
         reads.append(writer)
-        return take_writer(view, path, writer, *args)
+        begin(scan, folder, writer, *args, **options)
 
-    monkeypatch.setattr(gathering, "take_writer", counted)
+    monkeypatch.setattr(EnvelopeScan, "__init__", counted)
     monkeypatch.setattr(surveying, "scan_writer", None)
     outcomes = by_saga(log.daemon().recover_all())
     assert outcomes.pop("reopened") == "needs a human"

@@ -32,6 +32,8 @@ def test_the_defaults_are_those_of_the_rules() -> None:
         "on_crash": "undo",
         "resume_grace": 900.0,
         "tool_threads": 32,
+        "undo_window": 2_592_000.0,
+        "kill_switch_grace": 30.0,
         "stall_after": 30.0,
     }
 
