@@ -153,6 +153,7 @@ def crash(session: nox.Session) -> None:
     install(session, "test")
     for number, turn in enumerate(("first", "second", "third"), start=1):
         env = {"AGENT_SAGA_CRASH_CASES": "3400", "AGENT_SAGA_CRASH_SEED": str(number)}
+        env["AGENT_SAGA_FULL"] = "1"
         pytest(session, "-m", "crash", *map(tests_of, PACKAGES), "tests", results=turn, **env)
 
 
@@ -162,6 +163,7 @@ def property(session: nox.Session) -> None:
     install(session, "test")
     deep = ("-m", "property", "--hypothesis-profile=deep")
     env = {"AGENT_SAGA_MODEL_STATES": "120000", "AGENT_SAGA_POWER_CASES": "3000"}
+    env["AGENT_SAGA_FULL"] = "1"
     pytest(session, *deep, *map(tests_of, PACKAGES), **env)
 
 

@@ -20,7 +20,7 @@ from agent_saga.wal.os_port import OsPort
 from agent_saga_testing.faults import CALLS, FOR_EVER, SimulatedCrash
 from agent_saga_testing.power import PowerLossPort, lose_everything
 
-STEP = 1 if os.environ.get("AGENT_SAGA_LONG_TESTS") else 5
+STEP = 1 if "AGENT_SAGA_FULL" in os.environ else 9
 OPEN = ("open", "torn", "undone halfway")
 
 

@@ -18,7 +18,7 @@ from agent_saga.evidence.verify import verify_chain
 from agent_saga.recovery.survey import survey
 
 VICTIM = Path(__file__).with_name("victim.py")
-ROUNDS = 25 if os.environ.get("AGENT_SAGA_LONG_TESTS") else 4
+ROUNDS = 25 if "AGENT_SAGA_FULL" in os.environ else 4
 
 
 def started(folder: Path, *arguments: str) -> tuple[subprocess.Popen[bytes], Path]:

@@ -24,7 +24,7 @@ from agent_saga.recovery.survey import survey
 from agent_saga.wal import checkpoint
 from agent_saga_testing.faults import SimulatedCrash
 
-EXAMPLES = 400 if os.environ.get("AGENT_SAGA_LONG_TESTS") else 40
+EXAMPLES = 400 if "AGENT_SAGA_FULL" in os.environ else 40
 
 _WRITERS = st.integers(0, 2)
 _ACTS = st.one_of(
