@@ -134,6 +134,7 @@ def strike_late_crash(port, nth):
 STRIKES = [strike_eio, strike_late_eio, strike_full, strike_crash, strike_late_crash]
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.crash
 @pytest.mark.guarantee("COMPACT-2")
 @pytest.mark.parametrize("strike", STRIKES, ids=lambda strike: strike.__name__)
@@ -160,6 +161,7 @@ def test_a_fault_at_any_system_call_loses_nothing(strike, made, tmp_path_factory
         shutil.rmtree(path)
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.crash
 @pytest.mark.guarantee("COMPACT-2")
 def test_a_power_loss_at_any_system_call_loses_nothing(made, tmp_path_factory):

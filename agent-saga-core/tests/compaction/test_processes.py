@@ -37,6 +37,7 @@ def told_by(files: list[Path]) -> dict[str, set[str]]:
     return told
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.crash
 @pytest.mark.guarantee("COMPACT-2")
 def test_agents_write_while_others_compact_and_all_are_killed(tmp_path):

@@ -180,6 +180,7 @@ def strike(compactor: Writer, fault: tuple[str, int] | None) -> None:
         compactor.port.crash(nth=nth, after=kind.startswith("late"))
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.property
 @pytest.mark.guarantee("COMPACT-2")
 @given(script=_SCRIPTS)
