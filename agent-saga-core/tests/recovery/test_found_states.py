@@ -349,7 +349,7 @@ def test_the_window_of_an_idempotent_handler_counts_from_its_first_announcement(
     earlier = SimpleNamespace(
         time_ns=lambda: time.time_ns() - 120_000_000_000, monotonic=time.monotonic
     )
-    monkeypatch.setattr("agent_saga.wal.appending.time", earlier)
+    monkeypatch.setattr("agent_saga.wal.intake.time", earlier)
     past.compensating("a", handler="undo_in_a_window")
     past.die()
     monkeypatch.undo()
@@ -368,7 +368,7 @@ def test_a_clock_that_was_put_back_closes_the_window(log, world, monkeypatch):
     later = SimpleNamespace(
         time_ns=lambda: time.time_ns() + 120_000_000_000, monotonic=time.monotonic
     )
-    monkeypatch.setattr("agent_saga.wal.appending.time", later)
+    monkeypatch.setattr("agent_saga.wal.intake.time", later)
     past.compensating("a", handler="undo_in_a_window")
     past.die()
     monkeypatch.undo()
