@@ -10,6 +10,10 @@ from agent_saga.controls.breaker.policy import BreakerPolicy as BreakerPolicy
 from agent_saga.controls.control import CallView as CallView
 from agent_saga.controls.decisions import DecisionRule as DecisionRule
 from agent_saga.controls.gate import PreFlightGate as PreFlightGate
+from agent_saga.controls.humans.gateway import ApprovalGateway as ApprovalGateway
+from agent_saga.controls.humans.policy import ApprovalPolicy as ApprovalPolicy
+from agent_saga.controls.humans.policy import EscalationLevel as EscalationLevel
+from agent_saga.controls.humans.store import ApprovalStore as ApprovalStore
 from agent_saga.controls.limits.chosen import set_limit_store as set_limit_store
 from agent_saga.controls.limits.limit import BudgetLimit as BudgetLimit
 from agent_saga.controls.limits.limit import RateLimit as RateLimit
@@ -19,6 +23,8 @@ from agent_saga.controls.limits.scopes import by_tool as by_tool
 from agent_saga.controls.limits.scopes import combine as combine
 from agent_saga.controls.limits.shared import FileLimitStore as FileLimitStore
 from agent_saga.controls.limits.shared import LimitStore as LimitStore
+from agent_saga.controls.notifiers.console import ConsoleNotifier as ConsoleNotifier
+from agent_saga.controls.notifiers.webhook import WebhookNotifier as WebhookNotifier
 from agent_saga.controls.policy.policy import Policy as Policy
 from agent_saga.controls.predicates import all_of as all_of
 from agent_saga.controls.predicates import any_of as any_of
@@ -45,7 +51,9 @@ from agent_saga.engine.retry import RetryPolicy as RetryPolicy
 from agent_saga.engine.wrap import SagaTool as SagaTool
 from agent_saga.errors import AbortRequested as AbortRequested
 from agent_saga.errors import AgentSagaError as AgentSagaError
+from agent_saga.errors import AlreadyDecided as AlreadyDecided
 from agent_saga.errors import ApprovalDenied as ApprovalDenied
+from agent_saga.errors import ApprovalError as ApprovalError
 from agent_saga.errors import ApprovalPending as ApprovalPending
 from agent_saga.errors import ApprovalRequired as ApprovalRequired
 from agent_saga.errors import CircuitOpen as CircuitOpen
@@ -106,6 +114,7 @@ from agent_saga.runtime.composition import tool_executor_stats as tool_executor_
 from agent_saga.runtime.daemon import RecoveryDaemon as RecoveryDaemon
 from agent_saga.runtime.logs import set_default_wal as set_default_wal
 from agent_saga.runtime.settings import Settings as Settings
+from agent_saga.runtime.stores import FileApprovalStore as FileApprovalStore
 from agent_saga.runtime.stores import FileSwitchStore as FileSwitchStore
 from agent_saga.wal.base import BackpressurePolicy as BackpressurePolicy
 from agent_saga.wal.base import BaseWAL as BaseWAL
@@ -122,12 +131,17 @@ __all__ = [
     "ActionSemantics",
     "AgentKit",
     "AgentSagaError",
+    "AlreadyDecided",
     "Applied",
     "Approval",
     "ApprovalDenied",
+    "ApprovalError",
+    "ApprovalGateway",
     "ApprovalPending",
+    "ApprovalPolicy",
     "ApprovalRequest",
     "ApprovalRequired",
+    "ApprovalStore",
     "AsyncWAL",
     "BackpressurePolicy",
     "BaseWAL",
@@ -147,10 +161,13 @@ __all__ = [
     "CompensationError",
     "ConfigurationError",
     "ConsoleApprovals",
+    "ConsoleNotifier",
     "DecisionRule",
     "DuplicateName",
     "DuplicateSaga",
+    "EscalationLevel",
     "Event",
+    "FileApprovalStore",
     "FileLimitStore",
     "FileSwitchStore",
     "FileWAL",
@@ -203,6 +220,7 @@ __all__ = [
     "WALError",
     "WALPoisoned",
     "WALStalled",
+    "WebhookNotifier",
     "all_of",
     "any_of",
     "arg_exceeds",

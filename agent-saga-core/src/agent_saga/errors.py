@@ -480,7 +480,7 @@ class StateError(AgentSagaError):
 
 
 class ApprovalError(AgentSagaError):
-    """A request for approval cannot be decided as asked; nothing was changed."""
+    """A request for approval cannot be told or decided as asked; nothing was changed."""
 
     code = "SAGA-620"
 

@@ -323,6 +323,29 @@ def test_hook_saga_health(empty: Any, caplog: pytest.LogCaptureFixture) -> None:
     assert "'broken' failed in saga_health" in caplog.text
 
 
+def test_hook_saga_register_approval_notifiers(empty: Any) -> None:
+    class Pager:
+        def notify(self, notice: object) -> None: ...
+
+    one = Pager()
+
+    def add(registry: Any) -> None:
+        registry.add("pager", Pager)
+        registry.add("one", one)
+
+    empty.register(plugin(saga_register_approval_notifiers=add), "acme")
+    assert isinstance(empty.tellers.made("pager"), Pager)
+    assert empty.tellers.made("one") is one
+    for wrong in (5, object()):
+        with pytest.raises(AgentSagaError):
+            empty.tellers.add("wrong", wrong)
+    with pytest.raises(AgentSagaError, match="pager"):
+        empty.tellers.made("pagre")
+    empty.tellers.add("nothing", dict)
+    with pytest.raises(AgentSagaError, match="makes no notifier"):
+        empty.tellers.made("nothing")
+
+
 def test_every_hook_is_tested_here() -> None:
     handlers = {f"saga_register_{kind}" for kind in ("compensators", "probers", "reconcilers")}
     tested = {name.removeprefix("test_hook_") for name in globals() if name.startswith("test_hook")}

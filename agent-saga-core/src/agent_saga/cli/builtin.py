@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "recover": "Undo what dead processes left, once.",
     "undo": "Undo a saga that was committed.",
     "queue": "Show and settle what needs a human.",
+    "approvals": "Show what waits for a human's approval, and answer it.",
     "halt": "Stop forward steps: everything, one tool, a family of tools, or a tag.",
     "resume": "Lift a halt, or take a saga out of quarantine.",
     "quarantine": "Stop one saga: its steps, its inverses, and recovery of it.",

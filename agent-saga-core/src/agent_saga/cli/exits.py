@@ -9,6 +9,7 @@ from enum import IntEnum
 
 from agent_saga.errors import (
     AgentSagaError,
+    ApprovalError,
     ClaimRefused,
     ConfigurationError,
     RecoveryRefused,
@@ -31,7 +32,7 @@ class Exit(IntEnum):
 
 def exit_of(error: AgentSagaError) -> Exit:
     """Return the exit code of a command that ended with an error."""
-    if isinstance(error, (RefusedError, ClaimRefused, RecoveryRefused, UndoRefused)):
+    if isinstance(error, (ApprovalError, RefusedError, ClaimRefused, RecoveryRefused, UndoRefused)):
         return Exit.REFUSED
     if isinstance(error, ConfigurationError):
         return Exit.USAGE

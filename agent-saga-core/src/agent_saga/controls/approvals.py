@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from hashlib import sha256
 from typing import Any, Protocol, TextIO
 
@@ -27,10 +27,26 @@ class ApprovalRequest:
     Attributes:
         id: a digest of everything the answer is bound to.
         saga, step, generation, tool, rule, reason: what is asked, and why.
-        arguments: the call's arguments, secrets masked.
+        arguments: the call's arguments, secrets masked; shown: the same as JSON text.
+        exact: the arguments as they are, for standing grants; nothing of them is kept.
+        requesters: who asks; none of them may answer.
+        covered: the standing grant that answers it, if one does.
     """
 
-    __slots__ = ("arguments", "generation", "id", "reason", "rule", "saga", "step", "tool")
+    __slots__ = (
+        "arguments",
+        "covered",
+        "exact",
+        "generation",
+        "id",
+        "reason",
+        "requesters",
+        "rule",
+        "saga",
+        "shown",
+        "step",
+        "tool",
+    )
 
     def __init__(
         self,
@@ -42,6 +58,7 @@ class ApprovalRequest:
         reason: str,
         arguments: object,
         mac: bytes,
+        requesters: tuple[str, ...] = ("agent",),
     ) -> None:
         self.saga = saga
         self.step = step
@@ -49,7 +66,12 @@ class ApprovalRequest:
         self.tool = tool
         self.rule = rule
         self.reason = reason
-        self.arguments: Any = decode(masked(arguments)[0])
+        encoded, _ = masked(arguments)
+        self.arguments: Any = decode(encoded)
+        self.shown = encoded.decode("utf-8")
+        self.exact: Mapping[str, Any] = arguments if isinstance(arguments, Mapping) else {}
+        self.requesters = requesters
+        self.covered = ""
         self.id = request_id(saga, step, generation, tool, rule, mac)
 
     def as_dict(self) -> dict[str, Any]:
@@ -71,11 +93,13 @@ class Approval:
         approved: whether the call may run.
         by: who says so; must not be blank.
         note: a remark for the record.
+        expired: nobody answered in time.
     """
 
-    __slots__ = ("approved", "by", "note")
+    __slots__ = ("approved", "by", "expired", "note")
 
-    def __init__(self, approved: bool, by: str, note: str = "") -> None:
+    def __init__(self, approved: bool, by: str, note: str = "", *, expired: bool = False) -> None:
+        self.expired = expired
         self.approved = approved
         self.by = by
         self.note = note
@@ -97,6 +121,8 @@ def approver_of(answer: object, request: ApprovalRequest) -> str:
     if not isinstance(answer, Approval) or type(answer.approved) is not bool:
         raise denied(request, f"the provider answered {type(answer).__name__}, not an Approval")
     by = answer.by.strip() if isinstance(answer.by, str) else ""
+    if answer.expired:
+        raise denied(request, "nobody answered in time")
     if not answer.approved:
         note = f": {answer.note}" if answer.note else ""
         raise denied(request, f"{by or 'nobody'} said no{note}")

@@ -217,6 +217,20 @@ def refused(step: Step, refusal: RefusedError) -> int:
     return write(step.scope.saga, Ev.STEP_REFUSED, payload, step)
 
 
+def asked(step: Step, request: str, rule: str, reason: str) -> int:
+    """Record that people are asked about a call."""
+    about = {"tool": step.tool.name, "id": request, "rule": rule, "reason": reason}
+    return write(step.scope.saga, Ev.APPROVAL_ASKED, masked(about)[0], step)
+
+
+def answered(step: Step, request: str, rule: str, by: str, note: str, *, expired: bool) -> int:
+    """Record how a question to people ended; nobody is named where it was not approved."""
+    event = Ev.APPROVAL_EXPIRED if expired else Ev.APPROVAL_DECIDED
+    about: dict[str, Any] = {"tool": step.tool.name, "id": request, "rule": rule, "note": note}
+    payload, _ = masked(about if expired else {**about, "approved": bool(by), "by": by})
+    return write(step.scope.saga, event, payload, step)
+
+
 def intent(step: Step) -> int:
     """Announce an effect; everything that recovery will need is in this record.
 
@@ -240,6 +254,8 @@ def intent(step: Step) -> int:
         fields["idempotent"] = literal({"window": tool.window})
     if step.approved_by:
         fields["approved_by"] = masked(step.approved_by)[0]
+    if step.requests:
+        fields["approvals"] = masked([request.id for request in step.requests])[0]
     if step.call is not None and step.call.held is not None:
         fields |= _taken(step, step.call)
     return _while_open(step, Ev.STEP_INTENT, compose(**fields))

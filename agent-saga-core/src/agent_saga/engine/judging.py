@@ -50,6 +50,7 @@ def judged(step: Step) -> Verdict:
         step.call = None
         return None
     call = step.call = _view(step)
+    step.requests = ()
     try:
         return gate.judge(call)
     except Exception as error:
@@ -88,7 +89,8 @@ def decided(step: Step, verdict: Verdict) -> Protocol[BaseException | None]:
         elif isinstance(verdict, BaseException):
             return (yield from _refused(step, verdict))
         elif verdict is None:
-            return None
+            cut = yield from _consumed(step)
+            return cut if cut is None else (yield from _refused(step, cut))
 
 
 def judged_again(step: Step) -> Protocol[BaseException | None]:
@@ -152,7 +154,13 @@ def handed_back(step: Step) -> Protocol[None]:
     call = step.call
     if call is None:
         return
-    for release in step.scope.saga.engine.gate.releases:
+    gate = step.scope.saga.engine.gate
+    covered = (call.held or {}).get(APPROVALS)
+    giving = getattr(gate.provider, "release", None)
+    if covered is not None and giving is not None:
+        ending = yield giving(covered)
+        _not_raised("its share of a grant was not given back", step, ending)
+    for release in gate.releases:
         ending = Ending()
         try:
             use = release(call)
@@ -313,16 +321,22 @@ def _asked(step: Step, ask: Ask) -> Protocol[Verdict | BaseException]:
     """Ask a human; return the gate's verdict after a yes, or what forbids the call."""
     call = step.call
     request = _request(step, ask)
-    ending: Ending = yield _question(step, ask, request)
+    ending = yield from _answer_to(step, ask, request)
     try:
-        step.approved_by = _approver(step, request, ending)
+        by = _approver(step, request, ending)
     except RefusedError as refusal:
+        _note_answer(step, request, ending, "")
         return refusal
     if ending.error is not None:
         return ending.error
+    step.approved_by = by
+    _note_answer(step, request, ending, by)
+    step.requests = (*step.requests, request)
     step.approved_rules |= {ask.rule}
     if call is not None:
         call.approved = step.approved_rules
+        if request.covered:
+            call.hold(APPROVALS, request)
     try:
         step.scope.saga.check_open(step.scope)
     except RefusedError as refusal:
@@ -349,12 +363,54 @@ def asked_about_failure(step: Step, reason: str) -> Protocol[BaseException | Non
         )
     ask = Ask(FAILURE_RULE, reason, gate.provider, gate.timeout)
     request = _request(step, ask)
-    ending: Ending = yield _question(step, ask, request)
+    ending = yield from _answer_to(step, ask, request)
     try:
-        _approver(step, request, ending)
+        by = _approver(step, request, ending)
     except RefusedError as refusal:
+        _note_answer(step, request, ending, "")
         return refusal
+    if ending.error is None:
+        _note_answer(step, request, ending, by)
     return ending.error
+
+
+def _answer_to(step: Step, ask: Ask, request: ApprovalRequest) -> Protocol[Ending]:
+    """Put a question to whoever can be asked; that it was put is in the log before."""
+    try:
+        seq = journal.asked(step, request.id, ask.rule, ask.reason)
+    except WALError as trouble:
+        return Ending(error=trouble)
+    cut: BaseException | None = yield HandedOver(seq, sync=False)
+    if cut is not None:
+        return Ending(error=cut, started=False)
+    ending: Ending = yield _question(step, ask, request)
+    return ending
+
+
+def _note_answer(step: Step, request: ApprovalRequest, ending: Ending, by: str) -> None:
+    """Record how a question ended; the decision counts also where that cannot be recorded."""
+    note = str(getattr(ending.value, "note", "") or "")
+    expired = isinstance(ending.error, TimeoutError) or getattr(ending.value, "expired", False)
+    try:
+        journal.answered(step, request.id, request.rule, by, note, expired=expired is True)
+    except WALError:
+        log.warning("the answer about %s could not be recorded", step.tool.name)
+
+
+def _consumed(step: Step) -> Protocol[BaseException | None]:
+    """Have the approvals of a step used up, now that nothing else keeps it from starting."""
+    provider = step.scope.saga.engine.gate.provider
+    consume = getattr(provider, "consume", None)
+    for request in step.requests:
+        use = None if consume is None else consume(request)
+        if use is None:
+            continue
+        ending: Ending = yield use
+        if ending.error is not None:
+            return denied(request, f"it could not be used ({one_line(ending.error)})")
+        if ending.value != "":
+            return denied(request, f"it cannot be used: {ending.value}")
+    return None
 
 
 def _request(step: Step, ask: Ask) -> ApprovalRequest:
@@ -367,11 +423,22 @@ def _request(step: Step, ask: Ask) -> ApprovalRequest:
         ask.reason,
         step.arguments,
         step.mac,
+        _requesters(step.scope.saga),
     )
+
+
+def _requesters(saga: Saga) -> tuple[str, ...]:
+    """Return who asks: the kit, and for whom it acts if the boundary's labels say so."""
+    names = [getattr(saga.kit, "name", None) or "agent"]
+    told = saga.labels.get("requester")
+    names += told if isinstance(told, list | tuple) else [told]
+    return tuple(name for name in names if isinstance(name, str) and name.strip())
 
 
 def _question(step: Step, ask: Ask, request: ApprovalRequest) -> Call:
     bound = ask.timeout
+    if bound is None:
+        bound = getattr(ask.provider, "timeout", None)
     if bound is None:
         bound = step.scope.saga.engine.timing.approval
     return Call(

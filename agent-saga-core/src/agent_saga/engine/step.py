@@ -24,6 +24,7 @@ from agent_saga.errors import one_line
 from agent_saga.wal.encoding import mac_of
 
 if TYPE_CHECKING:
+    from agent_saga.controls.approvals import ApprovalRequest
     from agent_saga.controls.control import CallView
     from agent_saga.engine.forms import Form
     from agent_saga.engine.inverse import Attempt
@@ -58,6 +59,7 @@ class Step(Struct, eq=False):
         undo_left: the attempt at its inverse that was given up while it ran, or None.
         approved_by, approved_rules: who let the effect through, and under which rules.
         call: what the gate judged and what was taken for it; None where nothing is judged.
+        requests: what humans were asked about it and approved.
         named: the caller named the arguments.
         keyed: its caller gave it a key, and may ask for its result again.
         owner: the object whose method the tool is, if any; the same call on another is another
@@ -107,6 +109,7 @@ class Step(Struct, eq=False):
     undo_since: float | None = None
     undo_left: Attempt | None = None
     replayable: bool = True
+    requests: tuple[ApprovalRequest, ...] = ()
     waiters: list[Callable[[], None]] | None = None
 
     def move(self, event: str) -> None:

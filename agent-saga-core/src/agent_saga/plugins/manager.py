@@ -34,6 +34,7 @@ from agent_saga.plugins.integrations import IntegrationRegistry
 from agent_saga.plugins.markers import GROUP
 from agent_saga.plugins.notifiers import NotifierRegistry
 from agent_saga.plugins.registry import Handlers, process_handlers
+from agent_saga.plugins.tellers import TellerRegistry
 
 __all__ = ["TRACE", "LoadedPlugin", "PluginManager"]
 
@@ -85,6 +86,7 @@ class PluginManager:
         self._integrations = IntegrationRegistry()
         self._commands = CommandRegistry()
         self._notifiers = NotifierRegistry()
+        self._tellers = TellerRegistry()
         self._environ: Mapping[str, str] = os.environ if environ is None else environ
         self._builtins = dict(builtins or {})
         self._pluggy = pluggy.PluginManager(GROUP)
@@ -144,6 +146,12 @@ class PluginManager:
         """Who is told of sagas that need a human."""
         self.load()
         return self._notifiers
+
+    @property
+    def tellers(self) -> TellerRegistry:
+        """The ways to tell people of a request for approval."""
+        self.load()
+        return self._tellers
 
     def plugins(self) -> tuple[LoadedPlugin, ...]:
         """Return the plugins in use, by name."""
@@ -250,6 +258,7 @@ class PluginManager:
             "saga_register_integrations": self._integrations,
             "saga_register_commands": self._commands,
             "saga_register_notifiers": self._notifiers,
+            "saga_register_approval_notifiers": self._tellers,
         }
         for hook, registry in registries.items():
             for found in self._implementations(hook):

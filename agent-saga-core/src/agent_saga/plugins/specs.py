@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from agent_saga.plugins.integrations import IntegrationRegistry
     from agent_saga.plugins.notifiers import NotifierRegistry
     from agent_saga.plugins.registry import HandlerRegistry
+    from agent_saga.plugins.tellers import TellerRegistry
 
 __all__ = ["HOOKS"]
 
@@ -115,6 +116,19 @@ def saga_register_notifiers(registry: NotifierRegistry) -> None:
 
     Args:
         registry: the notifiers of this process.
+    """
+
+
+@hookspec
+def saga_register_approval_notifiers(registry: TellerRegistry) -> None:
+    """Register ways to tell people of a request for approval: `registry.add("pager", Pager)`.
+
+    What is registered is an object with `notify(notice)`, or a function that makes one;
+    `ApprovalGateway(notifier="pager")` uses it. What `notify` raises counts as not told. An error
+    in this hook stops the start.
+
+    Args:
+        registry: the ways of this process, by name.
     """
 
 

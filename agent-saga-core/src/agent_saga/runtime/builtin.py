@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from agent_saga.controls.notifiers.console import ConsoleNotifier
 from agent_saga.plugins.markers import hookimpl
 from agent_saga.plugins.process import BUILTINS
 from agent_saga.state.address import BUILT_IN as STATE_SCHEMES
@@ -12,6 +13,7 @@ from agent_saga.wal.address import BUILT_IN as WAL_SCHEMES
 
 if TYPE_CHECKING:
     from agent_saga.plugins.backends import BackendRegistry
+    from agent_saga.plugins.tellers import TellerRegistry
 
 
 @hookimpl
@@ -21,6 +23,12 @@ def saga_register_backends(registry: BackendRegistry) -> None:
         registry.add_wal(scheme, opener)
     for scheme, factory in STATE_SCHEMES.items():
         registry.add_state(scheme, factory)
+
+
+@hookimpl
+def saga_register_approval_notifiers(registry: TellerRegistry) -> None:
+    """Register the notifiers of the core that need no address."""
+    registry.add("console", ConsoleNotifier)
 
 
 def register() -> None:

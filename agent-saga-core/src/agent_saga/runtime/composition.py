@@ -127,7 +127,10 @@ class Runtime:
         around = Surroundings(wal, lambda: self.store, SYSTEM_CLOCK, process_metrics())
         installed = [control.bound(around) for control in INSTALLED.in_order()]
         before = [*self._switches(around), *installed]
-        return self.gate.with_rules(rules).composed(before, lambda: limit_store_for(around))
+        gate = self.gate.with_rules(rules).composed(before, lambda: limit_store_for(around))
+        bound = getattr(gate.provider, "bound", None)
+        gate.provider = gate.provider if bound is None else bound(around)
+        return gate
 
     def _switches(self, around: Surroundings) -> list[Control]:
         """Return the gate's own kill switch, and that of the log where another process can halt."""

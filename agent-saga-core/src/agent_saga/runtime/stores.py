@@ -12,13 +12,14 @@ Rules of this part:
 
 from __future__ import annotations
 
-import functools
 import os
 import threading
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
+from agent_saga.controls.humans.store import ApprovalStore
 from agent_saga.controls.switch.store import SwitchStore
+from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.plugins.process import process_plugins
 from agent_saga.runtime import builtin
 from agent_saga.runtime.logs import MEMORY, canonical, default_wal, wal_at
@@ -26,10 +27,12 @@ from agent_saga.runtime.settings import Settings
 from agent_saga.state.address import open_state
 
 if TYPE_CHECKING:
+    from agent_saga.controls.control import Surroundings
+    from agent_saga.domain.clock import Clock
     from agent_saga.state.base import StateStore
     from agent_saga.wal.base import BaseWAL
 
-__all__ = ["FileSwitchStore", "state_at"]
+__all__ = ["FileApprovalStore", "FileSwitchStore", "state_at"]
 
 _lock = threading.Lock()
 _stores: Final[WeakValueDictionary[str, StateStore]] = WeakValueDictionary()
@@ -53,12 +56,42 @@ def state_at(address: str) -> StateStore:
         return store
 
 
-def _log(path: str | os.PathLike[str] | None) -> BaseWAL:
-    settings = Settings.from_environ()
-    return default_wal(settings) if path is None else wal_at(path, settings)
+class _OfALog:
+    """What belongs to a log: the one of a path, else the one in use.
+
+    Without a path it is the log of the boundary that uses it first, or the default log for whoever
+    asks before.
+    """
+
+    _path: str | os.PathLike[str] | None
+    _bound: tuple[BaseWAL, StateStore] | None = None
+
+    @property
+    def wal(self) -> BaseWAL:
+        """The log in which changes are recorded."""
+        return self._place()[0]
+
+    @property
+    def state(self) -> StateStore:
+        """The log's state store."""
+        return self._place()[1]
+
+    def _place(self) -> tuple[BaseWAL, StateStore]:
+        if self._bound is None:
+            settings = Settings.from_environ()
+            path = self._path
+            wal = default_wal(settings) if path is None else wal_at(path, settings)
+            self._bound = (wal, state_at(wal.address))
+        return self._bound
+
+    def _bind(self, surroundings: Surroundings) -> bool:
+        """Take the log of a boundary as one's own, if none was chosen yet; say if it is."""
+        if self._bound is None and self._path is None:
+            self._bound = (surroundings.wal, surroundings.store())
+        return self.wal is surroundings.wal or self._path is not None
 
 
-class FileSwitchStore(SwitchStore):
+class FileSwitchStore(_OfALog, SwitchStore):
     """The kill switch's document in the folder of a log.
 
     Args:
@@ -68,12 +101,28 @@ class FileSwitchStore(SwitchStore):
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self._path = path
 
-    @functools.cached_property
-    def wal(self) -> BaseWAL:
-        """The log in which changes are recorded."""
-        return _log(self._path)
+    def within(self, surroundings: Surroundings) -> SwitchStore:
+        """Return the store to use with a log: this one, for whoever sets it sets it here."""
+        self._bind(surroundings)
+        return self
 
-    @functools.cached_property
-    def state(self) -> StateStore:
-        """The log's state store."""
-        return state_at(self.wal.address)
+
+class FileApprovalStore(_OfALog, ApprovalStore):
+    """Requests for approval in the folder of a log.
+
+    Args:
+        path: the log; the one in use when not given.
+        clock: where time is read; the machine's clocks when not given.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str] | None = None, *, clock: Clock | None = None
+    ) -> None:
+        self._path = path
+        self.clock = SYSTEM_CLOCK if clock is None else clock
+
+    def within(self, surroundings: Surroundings) -> ApprovalStore:
+        """Return the store to use with a log: without a path, that of the log itself."""
+        if self._bind(surroundings):
+            return self
+        return ApprovalStore(surroundings.store(), surroundings.wal, clock=self.clock)

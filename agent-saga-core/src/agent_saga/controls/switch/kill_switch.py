@@ -134,6 +134,7 @@ class KillSwitch(Control):
         if self._store is None:
             store = SwitchStore(surroundings.store(), surroundings.wal)
             return KillSwitch(store, grace=self.grace, clock=self._clock)
+        self._store = self._store.within(surroundings)
         if self._wal is None:
             self._wal = surroundings.wal
         return self

@@ -18,6 +18,7 @@ from agent_saga.state.base import StateStore, one
 from agent_saga.state.signal import Signal, signal_of
 
 if TYPE_CHECKING:
+    from agent_saga.controls.control import Surroundings
     from agent_saga.state.document import Doc
     from agent_saga.wal.base import BaseWAL
 
@@ -50,6 +51,10 @@ class SwitchStore:
     def wal(self) -> BaseWAL | None:
         """The log in which changes are recorded."""
         return self._wal
+
+    def within(self, surroundings: Surroundings) -> SwitchStore:
+        """Return the store to use with a log: itself, unless it is that of any log in use."""
+        return self
 
     @functools.cached_property
     def signal(self) -> Signal | None:

@@ -1,0 +1,227 @@
+"""`agent-saga approvals`: what waits for a human, and how a human answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agent_saga.cli.exits import Exit
+from agent_saga.cli.options import log_options
+from agent_saga.cli.output import counted, printable, say, say_json
+from agent_saga.cli.place import log_path, wal_option
+from agent_saga.cli.story import moment
+from agent_saga.controls.humans.names import blank
+from agent_saga.errors import ApprovalError
+from agent_saga.runtime.stores import FileApprovalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agent_saga.state.document import Doc
+
+__all__ = ["command"]
+
+_NAMED = {"context_settings": {"ignore_unknown_options": True}}
+
+
+@click.group("approvals")
+def command() -> None:
+    """Show what waits for a human's approval, and answer it."""
+
+
+def _approver(_: click.Context, __: click.Parameter, value: str) -> str:
+    if blank(value):
+        raise click.BadParameter("whoever decides has to be named.")
+    return value
+
+
+approver_option = click.option(
+    "--approver",
+    required=True,
+    metavar="WHO",
+    callback=_approver,
+    help="Who decides; recorded, and none of those who ask.",
+)
+note_option = click.option("--note", default="", help="A remark; recorded and told.")
+
+
+def _store(wal_path: str | None) -> tuple[Path, FileApprovalStore]:
+    path = log_path(wal_path)
+    if not path.exists():
+        raise ApprovalError(f"There is no log at {path}.", fix="Name it with --wal-path.")
+    return path, FileApprovalStore(path)
+
+
+@command.command("list")
+@log_options
+def listed(wal_path: str | None, *, as_json: bool) -> Exit:
+    """List the requests that can be answered, reviews that are due, and standing grants.
+
+    Exits with 0 if nothing waits for a human, and with 1 if something does.
+    """
+    path = log_path(wal_path)
+    store = FileApprovalStore(path)
+    pending, reviews, grants = store.pending(), store.reviews(), store.grants()
+    if as_json:
+        say_json(
+            {
+                "log": str(path),
+                "pending": [_document(doc) for doc in pending],
+                "reviews": [_document(doc) for doc in reviews],
+                "grants": grants,
+            }
+        )
+    else:
+        say(f"Log: {printable(path)}", *_pending_lines(pending, path))
+        say(*_review_lines(reviews, path), *_grant_lines(grants))
+    return Exit.NOT_CLEAN if pending or reviews else Exit.CLEAN
+
+
+@command.command("approve", **_NAMED)
+@click.argument("request", metavar="ID")
+@approver_option
+@note_option
+@click.option("--break-glass", is_flag=True, help="An emergency; marked, and reviewed afterwards.")
+@click.option("--up-to", metavar="AMOUNT", help="Also further calls, until --arg sums up to this.")
+@click.option("--arg", metavar="NAME", help="The argument that --up-to bounds.")
+@click.option("--for", "seconds", type=float, metavar="SECONDS", help="How long --up-to holds.")
+@click.option("--uses", type=int, default=100, show_default=True, help="How many calls it covers.")
+@log_options
+def approve(
+    request: str,
+    approver: str,
+    note: str,
+    up_to: str | None,
+    arg: str | None,
+    seconds: float | None,
+    uses: int,
+    wal_path: str | None,
+    *,
+    break_glass: bool,
+    as_json: bool,
+) -> Exit:
+    """Approve a request; the call that waits for it goes on.
+
+    ID is a request's id or its beginning. Exits with 4 if it cannot be decided, for example since
+    somebody was faster. With --up-to, --arg and --for further calls of the tool are covered too.
+    """
+    standing = (up_to, arg, seconds)
+    if any(standing) and not all(standing):
+        raise click.UsageError("--up-to, --arg and --for go together.")
+    path, store = _store(wal_path)
+    doc = store.find(request)
+    made = store.approve(doc["id"], approver=approver, note=note, break_glass=break_glass)
+    grant = ""
+    if up_to is not None and arg is not None and seconds is not None:
+        grant = store.grant(
+            doc["tool"],
+            approver=approver,
+            seconds=seconds,
+            uses=uses,
+            rule=doc["rule"],
+            arg=arg,
+            up_to=up_to,
+            note=note,
+        )
+    return _told(path, made, grant, as_json=as_json)
+
+
+@command.command("deny", **_NAMED)
+@click.argument("request", metavar="ID")
+@approver_option
+@note_option
+@log_options
+def deny(request: str, approver: str, note: str, wal_path: str | None, *, as_json: bool) -> Exit:
+    """Deny a request; the call that waits for it is refused."""
+    path, store = _store(wal_path)
+    made = store.deny(store.find(request)["id"], approver=approver, note=note)
+    return _told(path, made, "", as_json=as_json)
+
+
+@command.command("review", **_NAMED)
+@click.argument("request", metavar="ID")
+@approver_option
+@note_option
+@log_options
+def review(request: str, approver: str, note: str, wal_path: str | None, *, as_json: bool) -> Exit:
+    """Record that somebody has looked at a decision that broke glass."""
+    _, store = _store(wal_path)
+    doc = store.find(request)
+    store.review(doc["id"], by=approver, note=note)
+    if as_json:
+        say_json({"id": doc["id"], "reviewed_by": approver, "note": note})
+    else:
+        say(f"{doc['id']} is reviewed by {printable(approver)}.")
+    return Exit.CLEAN
+
+
+def _told(path: Path, made: Doc, grant: str, *, as_json: bool) -> Exit:
+    if as_json:
+        say_json({"log": str(path), "request": _document(made), "grant": grant})
+        return Exit.CLEAN
+    decision = made["decision"]
+    word = "approved" if made["state"] == "GRANTED" else "denied"
+    say(f"Log: {printable(path)}")
+    say(f"{printable(made['tool'])} is {word} by {printable(decision['by'])}: {made['id']}")
+    if grant:
+        say(f"The standing grant {grant} covers further calls.")
+    if made["review"] == "OPEN":
+        say(f"Somebody else reviews it: {_command('review', made, path)}")
+    return Exit.CLEAN
+
+
+def _command(decision: str, doc: Doc, path: Path) -> str:
+    return f"agent-saga approvals {decision} {doc['id']} --approver WHO {wal_option(path)}"
+
+
+def _pending_lines(pending: Sequence[Doc], path: Path) -> list[str]:
+    if not pending:
+        return ["Nothing waits for an approval."]
+    lines = [f"{counted(len(pending), 'request')} to answer:"]
+    for doc in pending:
+        asked = ", ".join(map(printable, doc["requesters"]))
+        lines += [
+            f"{doc['id']}  {printable(doc['tool'])}",
+            f"  why: {printable(doc['reason'])} (rule {printable(doc['rule'])})",
+            f"  asked by: {asked}, in saga {printable(doc['saga'])}, at {moment(doc['asked'])}",
+            f"  arguments: {printable(doc['arguments'])}",
+            f"  until: {moment(doc['deadline'])} UTC",
+            f"  yes: {_command('approve', doc, path)}",
+            f"  no:  {_command('deny', doc, path)}",
+        ]
+        if doc["signatures"]:
+            signed = ", ".join(map(printable, doc["signed"])) or "nobody yet"
+            lines.append(f"  signatures wanted: {doc['signatures']}; signed by {signed}")
+    return lines
+
+
+def _review_lines(reviews: Sequence[Doc], path: Path) -> list[str]:
+    return [
+        f"To review: {printable(doc['tool'])}, approved by {printable(doc['decision']['by'])} by "
+        f"breaking glass: {_command('review', doc, path)}"
+        for doc in reviews
+    ]
+
+
+def _grant_lines(grants: Sequence[Doc]) -> list[str]:
+    return [
+        f"Granted: {printable(one['tool'])} by {printable(one['by'])} until {moment(one['until'])}"
+        f"{_sum_of(one)}; {len(one['shares'])} of {counted(one['uses'], 'use')} taken"
+        for one in grants
+    ]
+
+
+def _sum_of(grant: Doc) -> str:
+    return f", up to {grant['up_to']} of {printable(grant['arg'])}" if grant["up_to"] else ""
+
+
+def _document(doc: Doc) -> dict[str, Any]:
+    shown = dict(doc)
+    try:
+        shown["arguments"] = json.loads(doc["arguments"])
+    except ValueError:
+        shown["arguments"] = doc["arguments"]
+    return shown
