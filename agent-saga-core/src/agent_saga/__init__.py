@@ -17,6 +17,8 @@ _DOOR = {
     "agent_saga.controls.control": ("CallView",),
     "agent_saga.controls.gate": ("PreFlightGate",),
     "agent_saga.controls.humans.gateway": ("ApprovalGateway",),
+    "agent_saga.controls.humans.hardware": ("HardwareApprovalProvider",),
+    "agent_saga.controls.humans.keys": ("Ed25519Key", "WebAuthnKey"),
     "agent_saga.controls.humans.policy": ("ApprovalPolicy", "EscalationLevel"),
     "agent_saga.controls.humans.store": ("ApprovalStore",),
     "agent_saga.controls.notifiers.console": ("ConsoleNotifier",),

@@ -11,6 +11,9 @@ from agent_saga.controls.control import CallView as CallView
 from agent_saga.controls.decisions import DecisionRule as DecisionRule
 from agent_saga.controls.gate import PreFlightGate as PreFlightGate
 from agent_saga.controls.humans.gateway import ApprovalGateway as ApprovalGateway
+from agent_saga.controls.humans.hardware import HardwareApprovalProvider as HardwareApprovalProvider
+from agent_saga.controls.humans.keys import Ed25519Key as Ed25519Key
+from agent_saga.controls.humans.keys import WebAuthnKey as WebAuthnKey
 from agent_saga.controls.humans.policy import ApprovalPolicy as ApprovalPolicy
 from agent_saga.controls.humans.policy import EscalationLevel as EscalationLevel
 from agent_saga.controls.humans.store import ApprovalStore as ApprovalStore
@@ -165,6 +168,7 @@ __all__ = [
     "DecisionRule",
     "DuplicateName",
     "DuplicateSaga",
+    "Ed25519Key",
     "EscalationLevel",
     "Event",
     "FileApprovalStore",
@@ -172,6 +176,7 @@ __all__ = [
     "FileSwitchStore",
     "FileWAL",
     "Halted",
+    "HardwareApprovalProvider",
     "Health",
     "KillSwitch",
     "LimitExceeded",
@@ -220,6 +225,7 @@ __all__ = [
     "WALError",
     "WALPoisoned",
     "WALStalled",
+    "WebAuthnKey",
     "WebhookNotifier",
     "all_of",
     "any_of",

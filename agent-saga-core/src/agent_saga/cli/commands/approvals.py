@@ -85,6 +85,7 @@ def listed(wal_path: str | None, *, as_json: bool) -> Exit:
 @approver_option
 @note_option
 @click.option("--break-glass", is_flag=True, help="An emergency; marked, and reviewed afterwards.")
+@click.option("--signature", help="By the approver's registered key, over the challenge.")
 @click.option("--up-to", metavar="AMOUNT", help="Also further calls, until --arg sums up to this.")
 @click.option("--arg", metavar="NAME", help="The argument that --up-to bounds.")
 @click.option("--for", "seconds", type=float, metavar="SECONDS", help="How long --up-to holds.")
@@ -94,6 +95,7 @@ def approve(
     request: str,
     approver: str,
     note: str,
+    signature: str | None,
     up_to: str | None,
     arg: str | None,
     seconds: float | None,
@@ -113,7 +115,10 @@ def approve(
         raise click.UsageError("--up-to, --arg and --for go together.")
     path, store = _store(wal_path)
     doc = store.find(request)
-    made = store.approve(doc["id"], approver=approver, note=note, break_glass=break_glass)
+    if signature is not None:
+        made = store.sign(doc["id"], approver=approver, signature=signature, note=note)
+    else:
+        made = store.approve(doc["id"], approver=approver, note=note, break_glass=break_glass)
     grant = ""
     if up_to is not None and arg is not None and seconds is not None:
         grant = store.grant(
@@ -141,6 +146,28 @@ def deny(request: str, approver: str, note: str, wal_path: str | None, *, as_jso
     return _told(path, made, "", as_json=as_json)
 
 
+@command.command("challenge", **_NAMED)
+@click.argument("request", metavar="ID")
+@click.option("--out", type=click.Path(dir_okay=False), help="Write the bytes to this file.")
+@log_options
+def challenge(request: str, out: str | None, wal_path: str | None, *, as_json: bool) -> Exit:
+    """Show what has to be signed to approve a request: 32 bytes over the exact action."""
+    _, store = _store(wal_path)
+    doc = store.find(request)
+    digest = store.challenge(doc["id"])
+    if out is not None:
+        Path(out).write_bytes(digest)
+    if as_json:
+        say_json({"id": doc["id"], "challenge": digest.hex(), "request": _document(doc)})
+    else:
+        say(
+            f"{doc['id']}  {printable(doc['tool'])}",
+            f"  arguments: {printable(doc['arguments'])}",
+            f"  challenge: {digest.hex()}",
+        )
+    return Exit.CLEAN
+
+
 @command.command("review", **_NAMED)
 @click.argument("request", metavar="ID")
 @approver_option
@@ -161,6 +188,10 @@ def review(request: str, approver: str, note: str, wal_path: str | None, *, as_j
 def _told(path: Path, made: Doc, grant: str, *, as_json: bool) -> Exit:
     if as_json:
         say_json({"log": str(path), "request": _document(made), "grant": grant})
+        return Exit.CLEAN
+    if made["decision"] is None:
+        signed = ", ".join(map(printable, made["signed"]))
+        say(f"Signed by {signed}; {made['signatures']} signatures are wanted: {made['id']}")
         return Exit.CLEAN
     decision = made["decision"]
     word = "approved" if made["state"] == "GRANTED" else "denied"

@@ -17,15 +17,15 @@ Rules of this part (R3, *Approval*):
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import Enum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_saga.controls.humans.names import blank, one_of, person
 from agent_saga.errors import AlreadyDecided, ApprovalError, StateError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from agent_saga.state.document import Doc
 
 __all__ = ["PREFIX", "State", "consume", "decide", "expire", "key_of", "notified", "put", "review"]
@@ -53,6 +53,7 @@ class Asked(NamedTuple):
         valid: microseconds for which a grant can be used.
         approvers: who may decide; everybody who does not ask, when empty.
         signatures: how many keys have to sign; 0 for an answer by name.
+        keys: whose signatures count, each person's public key as plain data.
     """
 
     about: Mapping[str, Any]
@@ -60,6 +61,7 @@ class Asked(NamedTuple):
     valid: int
     approvers: Sequence[str] = ()
     signatures: int = 0
+    keys: Mapping[str, Any] = MappingProxyType({})
 
 
 def key_of(request: str) -> str:
@@ -112,6 +114,7 @@ def _new(asked: Asked, now: int) -> Doc:
         "valid": asked.valid,
         "approvers": list(asked.approvers),
         "signatures": asked.signatures,
+        "keys": dict(asked.keys),
         "signed": {},
         "level": -1,
         "decision": None,

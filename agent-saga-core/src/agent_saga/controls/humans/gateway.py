@@ -170,7 +170,7 @@ class ApprovalGateway:
                 looks += 1
                 ear.prick()
                 doc, state = await self._looked(request, doc)
-        return self._answer(doc, state)
+        return self._answer(request, doc, state)
 
     def _asked(self, request: ApprovalRequest, now: int) -> Asked:
         """Return what is put for a request."""
@@ -277,7 +277,7 @@ class ApprovalGateway:
         there = _there(found)
         return there, document.state_of(there)
 
-    def _answer(self, doc: Doc, state: State) -> Approval:
+    def _answer(self, request: ApprovalRequest, doc: Doc, state: State) -> Approval:
         if state is State.EXPIRED:
             return Approval(False, "nobody", "nobody answered in time", expired=True)
         decision = doc["decision"] or {}

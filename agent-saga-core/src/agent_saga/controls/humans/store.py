@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 from agent_saga.controls.amounts import amount_of, text_of
 from agent_saga.controls.humans import document, grants
 from agent_saga.controls.humans.document import State
-from agent_saga.controls.humans.names import blank
+from agent_saga.controls.humans.keys import challenge_of, key_from
+from agent_saga.controls.humans.names import blank, person
 from agent_saga.controls.humans.waiting import Listener, listener_of
 from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.domain.records import Ev
@@ -145,9 +146,44 @@ class ApprovalStore:
         """Deny a request; raises as `approve` does. Blocks."""
         return self._decide(request, False, approver, note)
 
-    def signed(self, request: str, *, by: str, note: str, signed: Mapping[str, str]) -> Doc:
-        """Add signatures that were checked; the request is granted when there are enough."""
-        return self._decide(request, True, by, note, signed=signed)
+    def challenge(self, request: str) -> bytes:
+        """Return the bytes that have to be signed to approve a request; blocks.
+
+        Raises:
+            ApprovalError: nothing of this id was asked.
+        """
+        doc = self.find(request)
+        return challenge_of(doc, doc["deadline"])
+
+    def sign(self, request: str, *, approver: str, signature: str, note: str = "") -> Doc:
+        """Submit a signature; the request is granted when enough different keys have signed.
+
+        Args:
+            request: its id.
+            approver: whose key signed.
+            signature: of an Ed25519 key in base64 or hexadecimal; of a WebAuthn key the JSON of
+                the assertion.
+            note: a remark for the record.
+
+        Raises:
+            ApprovalError: the signature is not good, or this person has no key for this request.
+            AlreadyDecided: it is decided already.
+            ConfigurationError: the extra that the key needs is not installed.
+        """
+        doc = self.find(request)
+        names = [name for name in doc["keys"] if person(name) == person(approver)]
+        if not names:
+            raise ApprovalError(
+                f"{approver} has no key for this request.",
+                fix=f"Who can sign it: {', '.join(doc['keys']) or 'nobody, it wants a name'}.",
+            )
+        key = key_from(doc["keys"][names[0]])
+        if not key.verifies(challenge_of(doc, doc["deadline"]), signature):
+            raise ApprovalError(
+                f"The signature of {approver} is not good for this request.",
+                fix="Sign what agent-saga approvals challenge ID gives, with the registered key.",
+            )
+        return self._decide(doc["id"], True, names[0], note, signed={names[0]: signature})
 
     def _decide(
         self,
