@@ -169,6 +169,37 @@ def test_a_gate_asks_its_own_switch_and_a_process_one_for_all(world):
     assert world.done == [2]
 
 
+def test_a_freeze_of_one_class_leaves_another_alone_that_is_a_scope_of_its_own(
+    kit, world, switch
+):
+    """A destructive call without an inverse under a freeze; the backups are a separate scope."""
+    drop = kit.safe_tool(world.act, "REVERSIBLE", name="volume.delete", tags=["destructive"])
+    backup = kit.safe_tool(world.act, "REVERSIBLE", name="backup.write", tags=["backups"])
+    switch.halt("tag:destructive", reason="code freeze", by="ops")
+    with kit.transaction():
+        with pytest.raises(Halted, match="code freeze"):
+            drop(1)
+        backup(2)
+        switch.halt("tag:backups", reason="these too", by="ops")
+        with pytest.raises(Halted, match="these too"):
+            backup(3)
+    assert world.done == [2]
+
+
+def test_the_posture_of_a_kit_tells_what_is_halted_and_is_not_ready_when_it_cannot(
+    kit, switch, log
+):
+    assert kit.status().facts["halted"] == []
+    switch.halt("tool:a", reason="r", by="ann")
+    status = kit.status()
+    assert status.facts["halted"] == ["tool:a"]
+    assert any("set by ann" in warning for warning in status.warnings)
+    (log / "state.sqlite.switch").write_text("99\n")
+    status = kit.status()
+    assert not status.ready
+    assert any("may be lost" in blocker for blocker in status.blockers)
+
+
 # --- what is under way ---------------------------------------------------------------------------
 
 

@@ -14,6 +14,8 @@ from typing import Any
 from agent_saga.controls.gate import PreFlightGate
 from agent_saga.controls.limits.control import MemoryLimits, SharedLimits
 from agent_saga.controls.limits.limit import LIMITS
+from agent_saga.controls.switch.store import SwitchStore
+from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.engine.wrap import SagaTool
 from agent_saga.errors import AgentSagaError
@@ -68,7 +70,7 @@ def status_of(runtime: Runtime, tools: Iterable[SagaTool[Any, Any]]) -> Status:
     """Return the posture of a runtime and of the tools that are wrapped for it."""
     status = Status()
     tools = list(tools)
-    for look in (_log, _plugins, _limits):
+    for look in (_log, _switch, _plugins, _limits):
         try:
             look(runtime, status)
         except AgentSagaError as error:
@@ -94,6 +96,17 @@ def _log(runtime: Runtime, status: Status) -> None:
         status.warnings.append(
             f"the log ({wal.address}) is in memory: nothing can be undone after a crash"
         )
+
+
+def _switch(runtime: Runtime, status: Status) -> None:
+    """Tell what is halted; while that cannot be read, every step is refused."""
+    if not runtime.wal.capabilities.survives_kill:
+        return
+    switches = SwitchStore(runtime.store).read()
+    now = SYSTEM_CLOCK.now_us()
+    entries = [e for e in (*switches.halts, *switches.quarantined.values()) if e.holds(now)]
+    status.facts["halted"] = [entry.scope for entry in entries]
+    status.warnings += [f"{e.scope}: {e.mode} set by {e.by}: {e.reason}" for e in entries]
 
 
 def _plugins(_: Runtime, status: Status) -> None:
