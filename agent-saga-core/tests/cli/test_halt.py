@@ -206,3 +206,22 @@ def test_names_and_reasons_cannot_steer_a_terminal(cli, log):
     assert "\x07" not in done.out
     assert "\nforged" not in done.out
     json.loads(cli("halt", "--reason", "x\x1b", "--by", "b", "--json").out)
+
+
+def test_status_tells_what_is_halted_and_that_it_cannot_be_read(cli, log):
+    log.begin()
+    log.charged()
+    log.add("SAGA_COMMITTED", {})
+    log.sync()
+    told = cli("status", "--json").document["sections"]
+    assert told["halts"] == {"attention": False, "entries": []}
+    assert told["approvals"]["pending"] == []
+    cli("halt", "--scope", "tool:charge", "--reason", "r", "--by", "ann")
+    done = cli("status")
+    assert done.code == 1
+    assert "tool:charge is halted by ann" in done.out
+    assert "resume --scope tool:charge" in done.out
+    (log.path / "state.sqlite.switch").write_text("99\n")
+    told = cli("status", "--json").document["sections"]["halts"]
+    assert told["attention"]
+    assert "may be lost" in told["error"]

@@ -1,4 +1,4 @@
-"""P8 at random: no effect without an unexpired, argument-bound, once-used grant by somebody else."""
+"""P8 at random: no effect without an unexpired, bound, once-used grant by somebody else."""
 
 from __future__ import annotations
 
@@ -75,9 +75,7 @@ class OneRequest(RuleBasedStateMachine):
     @rule(step=st.sampled_from(["s1", "s2"]), generation=st.sampled_from([0, 1]))
     def an_effect_wants_to_start(self, step, generation):
         used = self.doc["state"] == "USED"
-        self.doc, why = document.consume(
-            self.doc, step=step, generation=generation, now=self.now
-        )
+        self.doc, why = document.consume(self.doc, step=step, generation=generation, now=self.now)
         if why:
             return
         assert (step, generation) == ("s1", 0)

@@ -169,9 +169,7 @@ def test_a_gate_asks_its_own_switch_and_a_process_one_for_all(world):
     assert world.done == [2]
 
 
-def test_a_freeze_of_one_class_leaves_another_alone_that_is_a_scope_of_its_own(
-    kit, world, switch
-):
+def test_a_freeze_of_one_class_leaves_another_alone_that_is_a_scope_of_its_own(kit, world, switch):
     """A destructive call without an inverse under a freeze; the backups are a separate scope."""
     drop = kit.safe_tool(world.act, "REVERSIBLE", name="volume.delete", tags=["destructive"])
     backup = kit.safe_tool(world.act, "REVERSIBLE", name="backup.write", tags=["backups"])

@@ -26,7 +26,6 @@ __all__ = [
     "lift_command",
     "reach_lines",
     "switch_document",
-    "switch_lines",
     "switch_of",
     "switches_of",
 ]
@@ -96,17 +95,6 @@ def in_flight_lines(steps: list[InFlight]) -> list[str]:
         for step in steps
     ]
     return lines
-
-
-def switch_lines(path: Path) -> list[str]:
-    """Return the section of `status` about halts and quarantines."""
-    try:
-        entries = _holding(switches_of(path))
-    except StateError as error:
-        return [f"What is halted cannot be read, so every step is refused: {printable(error)}"]
-    if not entries:
-        return ["Nothing is halted or quarantined."]
-    return [line for e in entries for line in (entry_line(e), f"  lift: {lift_command(e, path)}")]
 
 
 def switch_document(path: Path) -> dict[str, Any]:

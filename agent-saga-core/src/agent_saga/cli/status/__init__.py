@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from agent_saga.cli.status.approvals import approvals
+from agent_saga.cli.status.halts import halts
 from agent_saga.cli.status.queue import queue
 from agent_saga.cli.status.recovery import recovery
 from agent_saga.cli.status.sagas import sagas
@@ -28,6 +30,8 @@ SECTIONS: Final[dict[str, Callable[[Scene], Section]]] = {
     "writers": writers,
     "sagas": sagas,
     "queue": queue,
+    "halts": halts,
+    "approvals": approvals,
     "recovery": recovery,
 }
 """Each section by its name, in the order in which they are told."""
