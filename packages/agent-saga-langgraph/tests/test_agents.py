@@ -13,7 +13,15 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
 from scripted import Scripted, call
 
-from agent_saga import ConfigurationError, NoBoundary, PreFlightGate, SagaAborted
+from agent_saga import (
+    ConfigurationError,
+    FileSwitchStore,
+    Halted,
+    KillSwitch,
+    NoBoundary,
+    PreFlightGate,
+    SagaAborted,
+)
 from agent_saga.errors import UndeclaredTool
 from agent_saga_langgraph import (
     SagaMiddleware,
@@ -147,6 +155,21 @@ def test_a_tool_that_cannot_be_undone_is_refused_without_a_human(shop):
     assert said.status == "error"
     assert "refused and had no effect" in said.text
     shop.world.assert_untouched()
+
+
+def test_a_halt_leaves_the_run_as_an_error_and_is_no_text_for_the_model(shop):
+    agent = create_agent(Scripted(script=[SEAT, "done"]), shop.tools)
+    run = saga_agent(agent, shop.kit, tools=shop.declared)
+    switch = KillSwitch(FileSwitchStore(shop.kit.runtime.wal.path))
+    switch.halt("tool:book", reason="fraud", by="soc")
+    with pytest.raises(SagaAborted) as aborted:
+        run.invoke(PROMPT)
+    assert isinstance(aborted.value.cause, Halted)
+    shop.world.assert_untouched()
+    switch.lift("tool:book", by="soc")
+    again = create_agent(Scripted(script=[SEAT, "done"]), shop.tools)
+    saga_agent(again, shop.kit, tools=shop.declared).invoke(PROMPT)
+    shop.world.assert_applied_once("seat")
 
 
 def test_an_agent_must_declare_all_its_tools_at_once(shop):

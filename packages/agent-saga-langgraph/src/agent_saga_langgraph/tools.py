@@ -27,6 +27,7 @@ from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.engine.wrap import SagaTool
 from agent_saga.errors import (
     ConfigurationError,
+    Halted,
     NoBoundary,
     RefusedError,
     SagaClosed,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=BaseTool)
 
-_FAULTS = (NoBoundary, SagaClosed, SagaFenced, SagaForked, SagaUnwinding)
+_FAULTS = (Halted, NoBoundary, SagaClosed, SagaFenced, SagaForked, SagaUnwinding)
 _classes: dict[type[BaseTool], type[BaseTool]] = {}
 
 
@@ -278,7 +279,8 @@ def _told(tool: BaseTool, given: Any, refusal: RefusedError) -> ToolMessage:
     """Return what the model is told of a refusal; raise what is no refusal of this call.
 
     Raises:
-        RefusedError: the call came from no model, or the saga takes no more steps.
+        RefusedError: the call came from no model, the saga takes no more steps, or a person has
+            halted them.
     """
     call = _call_id(given)
     if call is None or isinstance(refusal, _FAULTS):
