@@ -13,8 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from time import monotonic as _monotonic
-
-from msgspec import Struct
+from typing import TypeAlias
 
 from agent_saga.controls.amounts import Number, add
 from agent_saga.controls.limits.limit import Limit
@@ -25,12 +24,8 @@ from agent_saga.wal.os_port import restart_after_fork
 __all__ = ["MemoryLimitStore", "Taken"]
 
 
-class Taken(Struct, frozen=True):
-    """One amount that was counted for a call, and where."""
-
-    window: Window
-    entry: int
-    amount: Number
+Taken: TypeAlias = tuple[Window, int, Number]
+"""One amount that was counted for a call: in which window, by which entry, and how much."""
 
 
 class MemoryLimitStore:
@@ -68,29 +63,29 @@ class MemoryLimitStore:
             now = self._now()
             if len(windows) >= self._sweep_at:
                 self._sweep(now)
-            found: list[Window] = []
+            found: list[tuple[Window, float, Number]] = []
             for limit, scope, amount in wants:
                 entry = windows.get((limit.name, scope))
                 window = entry[1] if entry is not None else self._new(limit, scope)
-                ends = window.ends
-                if ends and ends[0] + limit.window <= now:
-                    window.prune(limit.window, now)
-                total = window.total
+                length, ends, total = limit.window, window.ends, window.total
+                if ends and ends[0] + length <= now:
+                    window.prune(length, now)
+                    total = window.total
                 # The sum of two ints needs no care; most amounts are ints.
                 total = total + amount if type(total) is type(amount) is int else add(total, amount)
                 if total > limit.most and limit.name not in forced:
                     overs.append(over(limit, scope, amount, window, now))
-                found.append(window)
+                found.append((window, length, amount))
             if not overs:
-                for (limit, _, amount), window in zip(wants, found, strict=True):
-                    taken.append(Taken(window, window.take(amount, limit.window, now), amount))
+                for window, length, amount in found:
+                    taken.append((window, window.take(amount, length, now), amount))
         return taken, overs
 
     def give_back(self, taken: Sequence[Taken]) -> None:
         """Hand back what a call took that did not start."""
         with self._lock:
-            for one in taken:
-                one.window.give_back(one.entry, one.amount)
+            for window, entry, amount in taken:
+                window.give_back(entry, amount)
 
     def usage(self) -> list[Usage]:
         """Return what is counted now, by limit and scope."""

@@ -74,4 +74,6 @@ def _value(value: object) -> str:
 
 
 def _quoted(text: str) -> str:
+    if text.isascii() and text.isidentifier():  # plain too, and quicker to see
+        return text
     return text if _PLAIN.fullmatch(text) else json.dumps(text)
