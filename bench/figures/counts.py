@@ -25,7 +25,24 @@ def figures(effort: Effort) -> list[Figure]:
     del effort
     port = CountingPort()
     with work(port) as w, asyncio.Runner() as runner:
-        return [*_ways(w), *runner.run(_all(w, Counter(port)))]
+        return [*_ways(w), *_steps(w), *runner.run(_all(w, Counter(port)))]
+
+
+def _steps(w: Work) -> list[Figure]:
+    """Return how long the way of a whole step is, through the full gate, on its caller's thread."""
+    with w.kit.transaction():
+        return [
+            *_way("REVERSIBLE step, sync", lambda: w.look_sync(**ARGUMENTS), 89, 6),
+            *_way("COMPENSABLE step, sync", lambda: w.charge_sync(**ARGUMENTS), 148, 11.1),
+        ]
+
+
+def _way(what: str, work: Callable[[], object], calls: float, locks: float) -> list[Figure]:
+    way = way_of(work)
+    return [
+        Figure(GROUP, f"{what}: {name}", value, "", limit, kind="counter")
+        for name, value, limit in (("calls", way.calls, calls), ("locks", way.locks, locks))
+    ]
 
 
 def _ways(w: Work) -> list[Figure]:
@@ -52,11 +69,9 @@ def _ways(w: Work) -> list[Figure]:
         "the fence, looked at": (look, 5, 0),
         "a transaction, on its caller's thread": (lambda: store.transact(["n"], _count), 13, 2),
     }
-    told = []
+    told: list[Figure] = []
     for what, (piece, calls, locks) in limits.items():
-        way = way_of(piece)
-        for name, value, limit in (("calls", way.calls, calls), ("locks", way.locks, locks)):
-            told.append(Figure(GROUP, f"{what}: {name}", value, "", limit, kind="counter"))
+        told += _way(what, piece, calls, locks)
     store.close()
     return told
 
