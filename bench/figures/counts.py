@@ -33,7 +33,7 @@ def _steps(w: Work) -> list[Figure]:
     with w.kit.transaction():
         return [
             *_way("REVERSIBLE step, sync", lambda: w.look_sync(**ARGUMENTS), 89, 6),
-            *_way("COMPENSABLE step, sync", lambda: w.charge_sync(**ARGUMENTS), 148, 11.1),
+            *_way("COMPENSABLE step, sync", lambda: w.charge_sync(**ARGUMENTS), 152, 13),
         ]
 
 
