@@ -225,9 +225,7 @@ class FaultyPort(OsPort):
 
     def close(self, fd: int) -> None:
         """Close a descriptor, unless a fault strikes."""
-        self._make("close", "", lambda: self._inner.close(fd))
-        with self._lock:
-            self._open.discard(fd)
+        self._make("close", "", lambda: self._closed(fd))
 
     def pread(self, fd: int, size: int, offset: int) -> bytes:
         """Read, unless a fault strikes."""
@@ -313,6 +311,12 @@ class FaultyPort(OsPort):
         with self._lock:
             self._open.add(fd)
         return fd
+
+    def _closed(self, fd: int) -> None:
+        # In one: another thread may be given the same number as soon as it is free.
+        with self._lock:
+            self._open.discard(fd)
+            self._inner.close(fd)
 
     def _make(self, name: str, detail: str, call: Callable[[], T]) -> T:
         before, after = self._enter(name, detail)
