@@ -12,6 +12,7 @@ from typing import Any
 _HOME = {
     "GraphApprovals": "asking",
     "SagaAgent": "agent",
+    "SagaCallbackHandler": "telling",
     "SagaMiddleware": "middleware",
     "SagaToolNode": "nodes",
     "approve": "asking",
@@ -24,6 +25,8 @@ _HOME = {
     "rollback_to_sync": "travel",
     "safe_tool": "tools",
     "saga_agent": "agent",
+    "saga_boundary": "boundaries",
+    "saga_node": "effect_nodes",
     "saga_run": "running",
     "saga_run_sync": "running",
     "saga_stream": "streams",

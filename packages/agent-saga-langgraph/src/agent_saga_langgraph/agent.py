@@ -5,17 +5,22 @@ Rules of this part:
 - The tools in the graph's tool nodes, those of its subgraphs included, are replaced by wrapped
   ones: the graph that was given has them too.
 - Every tool must be declared; one error names all that are not.
-- Whatever else the agent can do (`get_state`, `get_graph`, …) it still does.
+- The agent that comes back is of a subclass of the agent's own class: whatever else it can do
+  (`get_state`, `get_graph`, `stream_events`, …) it still does, and what serves compiled graphs, a
+  LangGraph server among them, serves it, copies included.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from typing import Any
+import functools
+from collections.abc import AsyncIterator, Hashable, Iterator
+from typing import Any, Final
 
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableConfig
 from langgraph.prebuilt import ToolNode
+from langgraph.pregel import Pregel
 
+from agent_saga.errors import ConfigurationError
 from agent_saga.kit.agent_kit import AgentKit
 from agent_saga_langgraph.declarations import Declarations
 from agent_saga_langgraph.plans import Asked
@@ -30,7 +35,7 @@ def saga_agent(
     *,
     tools: Declarations | None = None,
     on_tool_failure: str = "continue",
-) -> SagaAgent:
+) -> Any:
     """Return the same agent, each of whose runs is a boundary.
 
     Args:
@@ -43,18 +48,27 @@ def saga_agent(
 
     Raises:
         UndeclaredTool: some tools have no declaration; the error names all of them.
-        ConfigurationError: a declaration names no tool of the agent, or there is nobody to ask.
+        ConfigurationError: it is no compiled graph, a declaration names no tool of it, or there is
+            nobody to ask.
 
     The tools are replaced in the agent that is given: without a boundary it warns once for each
     of them, and refuses those that are IRREVERSIBLE.
     """
     Asked(kit, on_tool_failure=on_tool_failure).check()
+    if not isinstance(agent, Pregel):
+        raise ConfigurationError(
+            f"saga_agent takes a compiled graph, not {type(agent).__name__}.",
+            fix="Give it what create_agent(…) or builder.compile() returned; run anything else "
+            "with saga_run.",
+        )
+    if isinstance(agent, SagaAgent):
+        raise ConfigurationError("The agent's runs are boundaries already.")
     nodes = _tool_nodes(agent)
     found = {name: tool for node in nodes for name, tool in node.tools_by_name.items()}
     wrapped = dict(zip(found, wrap_tools(found.values(), tools or {}, kit=kit), strict=True))
     for node in nodes:
         node.tools_by_name.update({name: wrapped[name] for name in node.tools_by_name})
-    return SagaAgent(agent, kit, on_tool_failure)
+    return _bounded(agent, {"kit": kit, "on_tool_failure": on_tool_failure})
 
 
 def _tool_nodes(agent: Any) -> list[ToolNode]:
@@ -63,27 +77,31 @@ def _tool_nodes(agent: Any) -> list[ToolNode]:
     return [node for node in bound if isinstance(node, ToolNode)]
 
 
-class SagaAgent(Runnable[Any, Any]):
-    """An agent whose runs are boundaries; made by `saga_agent`.
+class SagaAgent:
+    """An agent whose runs are boundaries; made by `saga_agent`, together with the agent's class."""
 
-    Args:
-        graph: the compiled graph.
-        kit: whose boundaries they are, or None.
-        on_tool_failure: "continue", "rollback" or "ask".
-    """
+    _saga_options: dict[str, Any]
 
-    def __init__(self, graph: Any, kit: AgentKit | None, on_tool_failure: str) -> None:
-        self.graph = graph
-        self._options: dict[str, Any] = {"kit": kit, "on_tool_failure": on_tool_failure}
+    @property
+    def graph(self) -> Any:
+        """The agent as it was given, whose runs are no boundaries."""
+        base = _base_of(type(self))
+        plain = object.__new__(base)
+        plain.__dict__.update({k: v for k, v in self.__dict__.items() if k != _OPTIONS})
+        return plain
 
     @property
     def saga_kit(self) -> AgentKit | None:
         """The kit whose boundaries its runs are."""
-        return self._options["kit"]  # type: ignore[no-any-return]
+        return self._saga_options["kit"]  # type: ignore[no-any-return]
+
+    def copy(self, update: dict[str, Any] | None = None) -> Any:
+        """Return a copy of the agent with other settings, whose runs are boundaries, too."""
+        return _bounded(self.graph.copy(update), self._saga_options)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
         """Run the agent as `saga_run_sync` does; further arguments are the framework's."""
-        return saga_run_sync(self.graph, input, config, **{**self._options, **kwargs})
+        return saga_run_sync(self.graph, input, config, **{**self._saga_options, **kwargs})
 
     async def ainvoke(
         self,
@@ -92,7 +110,7 @@ class SagaAgent(Runnable[Any, Any]):
         **kwargs: Any,
     ) -> Any:
         """Run the agent as `saga_run` does; further arguments are the framework's."""
-        return await saga_run(self.graph, input, config, **{**self._options, **kwargs})
+        return await saga_run(self.graph, input, config, **{**self._saga_options, **kwargs})
 
     def stream(
         self,
@@ -101,7 +119,7 @@ class SagaAgent(Runnable[Any, Any]):
         **kwargs: Any,
     ) -> Iterator[Any]:
         """Stream a run as `saga_stream_sync` does; further arguments are the framework's."""
-        return saga_stream_sync(self.graph, input, config, **{**self._options, **kwargs})
+        return saga_stream_sync(self.graph, input, config, **{**self._saga_options, **kwargs})
 
     def astream(
         self,
@@ -110,19 +128,23 @@ class SagaAgent(Runnable[Any, Any]):
         **kwargs: Any,
     ) -> AsyncIterator[Any]:
         """Stream a run as `saga_stream` does; further arguments are the framework's."""
-        return saga_stream(self.graph, input, config, **{**self._options, **kwargs})
+        return saga_stream(self.graph, input, config, **{**self._saga_options, **kwargs})
 
-    def with_config(self, config: RunnableConfig | None = None, **kwargs: Any) -> SagaAgent:
-        """Return the agent with a configuration of its own."""
-        changed = SagaAgent(self.graph.with_config(config, **kwargs), None, "continue")
-        changed._options = self._options
-        return changed
 
-    def get_graph(self, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Return a drawing of the agent's graph."""
-        return self.graph.get_graph(config, **kwargs)
+_OPTIONS: Final = "_saga_options"
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "graph":
-            raise AttributeError(name)
-        return getattr(self.graph, name)
+
+@functools.cache
+def _class_of(base: Hashable) -> type[Any]:
+    bases: Any = (SagaAgent, base)
+    return type(bases[1].__name__, bases, {"__doc__": bases[1].__doc__})
+
+
+def _base_of(cls: type[Any]) -> type[Any]:
+    return next(base for base in cls.__mro__ if not issubclass(base, SagaAgent))
+
+
+def _bounded(agent: Any, options: dict[str, Any]) -> Any:
+    bounded = object.__new__(_class_of(type(agent)))
+    bounded.__dict__.update(agent.__dict__, **{_OPTIONS: options})
+    return bounded

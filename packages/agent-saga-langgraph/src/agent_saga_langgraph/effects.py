@@ -44,6 +44,7 @@ from agent_saga.errors import (
 from agent_saga.wal.encoding import mac
 from agent_saga_langgraph.asking import interrupting
 from agent_saga_langgraph.attempts import attempts_of
+from agent_saga_langgraph.telling import step_ended
 
 if TYPE_CHECKING:
     from agent_saga.engine.step import Step
@@ -123,15 +124,18 @@ class Effect:
         token = calling.set(None)
         try:
             self._check_answer(call)
-            return call.run()
+            value = call.run()
         except Exception as error:
             left: BaseException = self._leaving(error)
             question = failure_question(left)
             if question is not None:
                 left = answered(left, SyncDriver(scope.saga.engine).drive(question))
+            step_ended(call, left)
             raise left from error
         finally:
             calling.reset(token)
+        step_ended(call, None)
+        return value
 
     async def _arun(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         scope = current_scope.get()
@@ -141,15 +145,18 @@ class Effect:
         token = calling.set(None)
         try:
             self._check_answer(call)
-            return await call.start()
+            value = await call.start()
         except Exception as error:
             left: BaseException = self._leaving(error)
             question = failure_question(left)
             if question is not None:
                 left = answered(left, await AsyncDriver(scope.saga.engine).drive(question))
+            step_ended(call, left)
             raise left from error
         finally:
             calling.reset(token)
+        step_ended(call, None)
+        return value
 
     def _invocation(self, scope: Scope, args: Sequence[Any], kwargs: dict[str, Any]) -> Invocation:
         saga, tool = scope.saga, self.tool.tool

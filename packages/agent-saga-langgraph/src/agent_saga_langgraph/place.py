@@ -17,6 +17,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langgraph.runtime import ExecutionInfo, get_runtime
 
@@ -63,6 +64,15 @@ def here() -> Place | None:
     root = seen.get("") or (info.checkpoint_id if info is not None else "")
     attempt = info.node_attempt if info is not None else 1
     return Place(root, str(namespace), int(metadata.get("langgraph_step", 0)), attempt)
+
+
+def has_checkpointer(config: RunnableConfig) -> bool:
+    """Say whether the graph that runs here can be gone on with; no, where nobody can tell.
+
+    LangGraph hands its checkpointer down under a key of its own, which is not promised. Without the
+    key a node counts as one that cannot wait: an interrupt in it then fails, and is undone.
+    """
+    return (config.get("configurable") or {}).get("__pregel_checkpointer") is not None
 
 
 def _execution() -> ExecutionInfo | None:

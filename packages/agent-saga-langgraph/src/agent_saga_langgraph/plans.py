@@ -117,6 +117,11 @@ class Plan:
         self._left = left
         self.nested = nested
 
+    @property
+    def can_wait(self) -> bool:
+        """Whether the run can stop and be gone on with."""
+        return bool(self._thread)
+
     def scope(self) -> SagaScope:
         """Return the boundary."""
         open_scope = saga_scope if self._kit is None else self._kit.transaction

@@ -26,6 +26,7 @@ from agent_saga.kit.agent_kit import AgentKit
 from agent_saga.kit.scopes import last_report
 from agent_saga_langgraph.effects import ToolFailed
 from agent_saga_langgraph.plans import Asked, Plan, nested_plan, planned, planned_async
+from agent_saga_langgraph.telling import run_ended
 
 __all__ = ["last_report", "saga_run", "saga_run_sync"]
 
@@ -68,7 +69,7 @@ async def saga_run(
     plan = nested_plan(input, asked)
     if plan is None:
         plan = await planned_async(graph, input, config, asked)
-    run, result = Run(plan), None
+    run, result, before = Run(plan), None, last_report()
     try:
         async with plan.scope() as saga:
             with plan.entered(saga):
@@ -79,6 +80,8 @@ async def saga_run(
             run.end(saga, waits=await plan.waits_async(graph, config))
     except SagaSuspended:
         pass
+    finally:
+        run_ended(config, before, last_report())
     return run.given(result)
 
 
@@ -102,7 +105,7 @@ def saga_run_sync(
     plan = nested_plan(input, asked)
     if plan is None:
         plan = planned(graph, input, config, asked)
-    run, result = Run(plan), None
+    run, result, before = Run(plan), None, last_report()
     try:
         with plan.scope() as saga:
             with plan.entered(saga):
@@ -113,6 +116,8 @@ def saga_run_sync(
             run.end(saga, waits=plan.waits(graph, config))
     except SagaSuspended:
         pass
+    finally:
+        run_ended(config, before, last_report())
     return run.given(result)
 
 
@@ -138,6 +143,18 @@ class Run:
         if not self._plan.nested and not isinstance(signal, GraphDrained):
             raise signal
         self._stopped = signal
+
+    def paused(self, saga: SagaHandle, signal: GraphBubbleUp) -> None:
+        """Suspend the saga of a node whose graph paused; inside another boundary pass it on.
+
+        Raises:
+            SuspendRequested: the saga waits.
+            GraphBubbleUp: the boundary round it decides.
+        """
+        if self._plan.nested or not self._plan.can_wait:
+            raise signal
+        self._stopped = signal
+        self._plan.suspend(saga)
 
     def end(self, saga: SagaHandle, *, waits: bool) -> None:
         """Suspend the saga where the graph waits; else see that nothing was passed over.

@@ -28,6 +28,7 @@ from agent_saga.errors import SagaSuspended
 from agent_saga.kit.agent_kit import AgentKit
 from agent_saga_langgraph.plans import Asked, nested_plan, planned, planned_async
 from agent_saga_langgraph.running import Run
+from agent_saga_langgraph.telling import run_ended
 
 _END = object()
 
@@ -62,7 +63,7 @@ async def saga_stream(
         SagaAborted: the run failed and was undone; it comes in the place of the next item.
         SagaClosed: the thread's saga was undone, or has ended.
     """
-    seat = _Seat()
+    seat, before = _Seat(), last_reports.get()
     asked = Asked(kit, key, on_tool_failure, on_branch, options.get("durability"))
 
     async def run() -> None:
@@ -83,6 +84,7 @@ async def saga_stream(
                     state.end(saga, waits=await plan.waits_async(graph, config))
             state.given(None)
         finally:
+            run_ended(config, before, last_reports.get())
             seat.end(last_reports.get())
 
     task = asyncio.create_task(run())
@@ -187,7 +189,7 @@ def saga_stream_sync(
             state.end(saga, waits=plan.waits(graph, config))
         state.given(None)
 
-    context = contextvars.copy_context()
+    context, before = contextvars.copy_context(), last_reports.get()
     items = run()
     try:
         while (item := context.run(next, items, _END)) is not _END:
@@ -195,3 +197,4 @@ def saga_stream_sync(
     finally:
         context.run(items.close)
         last_reports.set(context.get(last_reports))
+        run_ended(config, before, context.get(last_reports))

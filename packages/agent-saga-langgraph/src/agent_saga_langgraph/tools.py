@@ -84,20 +84,20 @@ def wrap_tool(
 
 
 def wrap_tools(
-    tools: Iterable[BaseTool], declared: Declarations, *, kit: AgentKit | None = None
+    tools: Iterable[BaseTool], declarations: Declarations, *, kit: AgentKit | None = None
 ) -> list[BaseTool]:
     """Return tools as steps, each as it is declared.
 
     Args:
         tools: tools of LangChain; those that are wrapped already stay as they are.
-        declared: a declaration for each of the others, by name.
+        declarations: one for each of the others, by name.
         kit: the kit that they belong to.
 
     Raises:
         UndeclaredTool: some have no declaration; the error names all of them.
         ConfigurationError: a declaration names no tool.
     """
-    given, declarations = list(tools), checked(declared)
+    given, declarations = list(tools), checked(declarations)
     names = {tool.name for tool in given}
     idle = sorted(set(declarations) - names)
     if idle:
@@ -169,11 +169,11 @@ def _made_from(fn: Callable[..., Any], name: str | None) -> StructuredTool:
 
 
 def _wrapped(tool: T, kit: AgentKit | None, options: dict[str, Any]) -> T:
-    given = _with_defaults(options)
-    return _replaced(tool, lambda fn: _declared(fn, kit, given))
+    given = with_defaults(options)
+    return _replaced(tool, lambda fn: declared(fn, kit, given))
 
 
-def _with_defaults(options: dict[str, Any]) -> dict[str, Any]:
+def with_defaults(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a tool for the engine, which knows nothing of interrupts and reads."""
     given = dict(options)
     harmless = given.get("not_applied_on") or ()
@@ -187,9 +187,14 @@ def _with_defaults(options: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _declared(
+def declared(
     fn: Callable[..., Any], kit: AgentKit | None, options: dict[str, Any]
 ) -> SagaTool[..., Any]:
+    """Return a function as a tool of the engine.
+
+    Raises:
+        ConfigurationError: it is declared already.
+    """
     if isinstance(fn, SagaTool):
         raise ConfigurationError(
             f"{fn.tool.name} is declared already.", fix="Make the tool with safe_tool(…) alone."
