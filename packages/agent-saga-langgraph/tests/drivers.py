@@ -151,8 +151,9 @@ class LangGraphDriver(AgentDriver):
                 await items.aclose()
 
     def how(self, recipe):
-        given = {"kit": recipe.kit, "on_tool_failure": recipe.options.on_tool_failure}
-        return {**given, **durability(recipe)}
+        options = recipe.options
+        given = {"kit": recipe.kit, "on_tool_failure": options.on_tool_failure}
+        return {**given, **named(recipe), **durability(recipe)}
 
     def asks(self):
         def ask(question: str) -> str:
@@ -171,6 +172,10 @@ class LangGraphDriver(AgentDriver):
 
 def config(recipe):
     return THREAD if recipe.options.resumable else {}
+
+
+def named(recipe):
+    return {"key": recipe.options.key} if recipe.options.key else {}
 
 
 def durability(recipe):
@@ -215,7 +220,8 @@ class OneLineDriver(LangGraphDriver):
 
     async def given(self, recipe, given):
         async with self.opened(recipe) as agent:
-            return ended(await agent.ainvoke(given, config(recipe), **durability(recipe)))
+            how = {**named(recipe), **durability(recipe)}
+            return ended(await agent.ainvoke(given, config(recipe), **how))
 
     def run_sync(self, agent):
         return ended(self.graph(agent).invoke(PROMPT, config(agent)))

@@ -12,8 +12,7 @@ Rules of this part:
 
 from __future__ import annotations
 
-import functools
-from collections.abc import AsyncIterator, Hashable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 
 from langchain_core.runnables import RunnableConfig
@@ -134,10 +133,15 @@ class SagaAgent:
 _OPTIONS: Final = "_saga_options"
 
 
-@functools.cache
-def _class_of(base: Hashable) -> type[Any]:
-    bases: Any = (SagaAgent, base)
-    return type(bases[1].__name__, bases, {"__doc__": bases[1].__doc__})
+_classes: dict[type[Any], type[Any]] = {}
+
+
+def _class_of(base: type[Any]) -> type[Any]:
+    found = _classes.get(base)
+    if found is None:
+        body = {"__doc__": base.__doc__, "__module__": base.__module__}
+        found = _classes.setdefault(base, type(base.__name__, (SagaAgent, base), body))
+    return found
 
 
 def _base_of(cls: type[Any]) -> type[Any]:

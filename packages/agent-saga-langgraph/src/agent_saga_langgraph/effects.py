@@ -10,6 +10,7 @@ Rules of this part:
   unless the tool says that this is nothing (`asks_first`), the call's outcome is unknown.
 - Where a tool failure is to undo the run (`on_tool_failure="rollback"`, or "ask" and a human's no),
   the failure leaves the graph at once, past every handler that would make it text.
+- So does a halt: the run ends, whatever would hide it from the run.
 - A question of the gate that waits for its answer interrupts the graph, before the effect.
 """
 
@@ -38,6 +39,8 @@ from agent_saga.errors import (
     ApprovalDenied,
     ApprovalPending,
     ConfigurationError,
+    Halted,
+    Quarantined,
     RefusedError,
     one_line,
 )
@@ -57,7 +60,7 @@ calling: contextvars.ContextVar[str | None] = contextvars.ContextVar(
 """The model's id of the call that is about to reach its function."""
 
 _policy: contextvars.ContextVar[str] = contextvars.ContextVar(
-    "agent_saga_langgraph_on_tool_failure", default="continue"
+    "agent_saga_langgraph_on_tool_failure", default=""
 )
 
 
@@ -198,6 +201,8 @@ class Effect:
             return interrupting(error)
         if isinstance(error, GraphInterrupt):
             self._say_interrupted()
+        if isinstance(error, (Halted, Quarantined)) and _policy.get():
+            return ToolFailed(error)
         if isinstance(error, (GraphBubbleUp, RefusedError)) or _policy.get() != "rollback":
             return error
         return ToolFailed(error)

@@ -29,6 +29,7 @@ from agent_saga.errors import (
     ConfigurationError,
     Halted,
     NoBoundary,
+    Quarantined,
     RefusedError,
     SagaClosed,
     SagaFenced,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=BaseTool)
 
-_FAULTS = (Halted, NoBoundary, SagaClosed, SagaFenced, SagaForked, SagaUnwinding)
+_FAULTS = (Halted, NoBoundary, Quarantined, SagaClosed, SagaFenced, SagaForked, SagaUnwinding)
 _classes: dict[type[BaseTool], type[BaseTool]] = {}
 
 

@@ -71,6 +71,7 @@ class Options(NamedTuple):
         tool_retries: how often the framework runs a failed tool step again.
         model_retries: how often the framework asks a failed model again.
         resumable: its runs can be interrupted, and gone on with by another process.
+        key: an id of the caller's own for the saga of its run; empty for none.
     """
 
     on_tool_failure: str = "continue"
@@ -78,6 +79,7 @@ class Options(NamedTuple):
     tool_retries: int = 0
     model_retries: int = 0
     resumable: bool = False
+    key: str = ""
 
 
 class Ended(NamedTuple):

@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
 from agent_saga import (
     Approval,
     ApprovalRequest,
+    Halted,
     NotApplied,
     PreFlightGate,
     Rule,
@@ -191,6 +193,33 @@ class RunCases(IntegrationCases):
         agent = bench.agent(script, gate=gate, on_tool_failure="rollback")
         assert bench.run(agent).text == "done"
         bench.world.assert_applied_once("seat")
+
+    def test_a_halt_during_parallel_calls_lets_no_further_effect_begin(self, bench: Bench) -> None:
+        halts = Call("halts", {"item": "fraud"})
+        parallel: Turn = [*book("seat"), halts, *book("room", "car", "boat")]
+        tools = bench.tools.book(), bench.tools.halts()
+        agent = bench.agent([parallel, book("late"), "done"], *tools, shows_errors=True)
+        with pytest.raises(SagaAborted) as failed:
+            bench.run(agent)
+        assert isinstance(failed.value.cause, Halted)
+        assert not bench.world.calls("forward", "late")
+        bench.world.assert_restored()
+
+    def test_a_finished_run_that_is_run_again_under_its_key_repeats_no_effect(
+        self, bench: Bench
+    ) -> None:
+        for _ in range(2):
+            agent = bench.agent([book("seat"), book("room"), "done"], key="order-17")
+            assert bench.run(agent).text == "done"
+        bench.world.assert_applied_once("seat", "room")
+
+    def test_a_storm_of_retries_of_everybody_has_one_effect(self, bench: Bench) -> None:
+        bench.world.lose_answers(1)
+        storm: list[Turn] = [book("seat")] * 6
+        agent = bench.agent([*storm, "done"], shows_errors=True, tool_retries=3, model_retries=3)
+        with contextlib.suppress(SagaAborted):
+            bench.run(agent)
+        assert bench.world.attempts() == 1
 
     def test_tools_in_threads_are_in_the_saga_of_their_run(self, bench: Bench) -> None:
         calls = [Call("notes_saga", {"item": str(number)}) for number in range(4)]

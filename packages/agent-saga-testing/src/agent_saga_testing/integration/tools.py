@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agent_saga import compensator, current_saga
+from agent_saga import FileSwitchStore, KillSwitch, compensator, current_saga
 from agent_saga_testing.integration.driver import CaseTool
 from agent_saga_testing.world import World
 
@@ -99,6 +99,17 @@ class Tools:
             return item
 
         return CaseTool("notes_saga", notes_saga)
+
+    def halts(self) -> CaseTool:
+        """A read that halts everything, as a person would meanwhile."""
+
+        def halts(item: str) -> str:
+            """Halt everything."""
+            switch = KillSwitch(FileSwitchStore(self._folder / "log"))
+            switch.halt("*", reason=item, by="soc")
+            return item
+
+        return CaseTool("halts", halts)
 
     def held_book(self) -> CaseTool:
         """A synchronous effect that comes when it is released."""
