@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import crashing
+import crashing_graph
 import pytest
 
 from agent_saga import RecoveryDaemon, SagaAborted
@@ -77,3 +79,28 @@ def test_a_killed_run_that_recovery_undid_is_not_gone_on_with(durability, tmp_pa
             return
         run.invoke(crashing.PROMPT, crashing.THREAD)  # nothing was stored: it begins anew
     world.assert_stands("seat", "room", "car")
+
+
+# --- in every node --------------------------------------------------------------------------------
+
+FULL = "AGENT_SAGA_CRASH_CASES" in os.environ
+WHEN = ["before", "inside", "after"] if FULL else ["inside"]
+NODES = crashing_graph.NODES if FULL else ["room"]
+
+
+@pytest.mark.parametrize("when", WHEN)
+@pytest.mark.parametrize("node", NODES)
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_a_kill_in_any_node_repeats_no_effect_when_the_thread_goes_on(
+    durability, node, when, tmp_path
+):
+    file = str(Path(crashing_graph.__file__))
+    command = [sys.executable, file, str(tmp_path), durability, node, when]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode < 0, done.stderr
+    trip = crashing_graph.Trip(tmp_path)
+    assert trip.run(None, durability)["log"] == crashing_graph.NODES
+    assert last_report().outcome == "COMMITTED"
+    assert last_report().clean
+    trip.world.assert_applied_once(*crashing_graph.NODES)
+    trip.kit.runtime.wal.close()

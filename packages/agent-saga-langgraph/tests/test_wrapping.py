@@ -271,3 +271,32 @@ def test_what_the_model_chose_is_known_whatever_the_schema_names(saga_kit, schem
     with saga_kit.transaction():
         assert wrapped.invoke({"item": "lamp", "colour": "red"}) == "lamp by None"
     assert seen == [chosen]
+
+
+def test_the_idempotency_key_is_given_by_the_engine_and_hidden_from_the_model(shop):
+    keys = []
+
+    def book(item: str, *, idempotency_key: str) -> dict:
+        """Book an item."""
+        keys.append(idempotency_key)
+        return shop.world.do(item)
+
+    async def reserve(item: str, idempotency_key: str = "mine") -> dict:
+        """Book an item."""
+        keys.append(idempotency_key)
+        return shop.world.do(item)
+
+    given = {"compensate": shop.cancel.using(effect="$.id"), "kit": shop.kit}
+    booked, reserved = safe_tool(book, **given), safe_tool(reserve, **given)
+    shown = wrap_tool(tool(reserve), **given)
+    assert set(booked.args) == set(reserved.args) == {"item"}
+
+    async def case():
+        async with shop.kit.transaction():
+            await booked.ainvoke({"item": "a"})
+            await reserved.ainvoke({"item": "b"})
+            await shown.ainvoke({"item": "c", "idempotency_key": "the model's"})
+
+    asyncio.run(case())
+    assert len(set(keys)) == 3
+    assert all(len(key) == 64 for key in keys)

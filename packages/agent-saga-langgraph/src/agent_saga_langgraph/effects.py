@@ -21,7 +21,7 @@ import contextvars
 import functools
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 
@@ -52,6 +52,7 @@ from agent_saga_langgraph.telling import step_ended
 if TYPE_CHECKING:
     from agent_saga.engine.step import Step
 
+KEY: Final = "idempotency_key"
 log = logging.getLogger("agent_saga.langgraph")
 
 calling: contextvars.ContextVar[str | None] = contextvars.ContextVar(
@@ -121,6 +122,7 @@ class Effect:
 
     def _run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         scope = current_scope.get()
+        kwargs = self._without_key(kwargs)
         if scope is None:
             return self.tool.invoke(None, args, kwargs, form="sync")
         call = self._invocation(scope, args, kwargs)
@@ -142,6 +144,7 @@ class Effect:
 
     async def _arun(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         scope = current_scope.get()
+        kwargs = self._without_key(kwargs)
         if scope is None:
             return await self.tool.invoke(None, args, kwargs, form="async")
         call = self._invocation(scope, args, kwargs)
@@ -160,6 +163,12 @@ class Effect:
             calling.reset(token)
         step_ended(call, None)
         return value
+
+    def _without_key(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Leave out an idempotency key that a model gave, or a schema's default."""
+        if self.tool.tool.form.takes_key and KEY in kwargs:
+            return {name: value for name, value in kwargs.items() if name != KEY}
+        return kwargs
 
     def _invocation(self, scope: Scope, args: Sequence[Any], kwargs: dict[str, Any]) -> Invocation:
         saga, tool = scope.saga, self.tool.tool

@@ -8,6 +8,8 @@ Rules of this part:
   class brings its own), so the step sees the raw result.
 - A call that the gate refuses had no effect and is no failure: the model is told rule and reason.
   What says that the program or the saga is at fault leaves the run as an error.
+- An `idempotency_key` that the function takes is given by the engine: the model is not shown it,
+  and what a model gives for it counts for nothing.
 - A read that failed, or that was interrupted, changed nothing and may run again.
 - A tool that is wrapped already is not wrapped again.
 """
@@ -38,7 +40,7 @@ from agent_saga.errors import (
 )
 from agent_saga.kit.tools import tool as bare_tool
 from agent_saga_langgraph.declarations import Declaration, Declarations, checked, undeclared
-from agent_saga_langgraph.effects import Effect, calling
+from agent_saga_langgraph.effects import KEY, Effect, calling
 
 if TYPE_CHECKING:
     from agent_saga.kit.agent_kit import AgentKit
@@ -142,7 +144,8 @@ def safe_tool(
     """
     if not isinstance(fn, SagaTool):
         tool = _made_from(fn, options.pop("name", None))
-        return wrap_tool(tool, semantics=semantics, compensate=compensate, kit=kit, **options)
+        given = {"semantics": semantics, "compensate": compensate, "name": tool.name, **options}
+        return _replaced(tool, lambda _: declared(fn, kit, with_defaults(given)))
     if options or semantics is not None or compensate is not None:
         raise ConfigurationError(f"{fn.tool.name} is declared already; it takes no more options.")
     return _replaced(_made_from(fn.tool.fn, fn.tool.name), lambda _: fn)
@@ -166,7 +169,24 @@ def _effects(tool: BaseTool) -> list[Effect]:
 
 def _made_from(fn: Callable[..., Any], name: str | None) -> StructuredTool:
     how = "coroutine" if inspect.iscoroutinefunction(fn) else "func"
-    return StructuredTool.from_function(**{how: fn}, name=name)  # type: ignore[arg-type]
+    shown = _without_key(fn)
+    return StructuredTool.from_function(**{how: shown}, name=name)  # type: ignore[arg-type]
+
+
+def _without_key(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function as a model may see it: the idempotency key is the engine's to give."""
+    signature = inspect.signature(fn)
+    if KEY not in signature.parameters:
+        return fn
+
+    @functools.wraps(fn)
+    def shown(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    left = [one for name, one in signature.parameters.items() if name != KEY]
+    shown.__dict__["__signature__"] = signature.replace(parameters=left)
+    shown.__annotations__ = {name: a for name, a in fn.__annotations__.items() if name != KEY}
+    return shown
 
 
 def _wrapped(tool: T, kit: AgentKit | None, options: dict[str, Any]) -> T:
