@@ -302,8 +302,9 @@ def bench(session: nox.Session) -> None:
 @nox.session(tags=["full", "alone"])
 def ratios(session: nox.Session) -> None:
     """Judge the times of all figures, too, each as a ratio to its floor."""
-    install(session, packages=[CORE])
+    install(session, packages=[CORE, *FRAMEWORKS])
     session.run("python", "bench/bench_core.py", *session.posargs)
+    session.run("python", "bench/bench_langgraph.py")
 
 
 @nox.session(tags=["ci"])

@@ -1,6 +1,8 @@
 """A graph of three effects that kills its process in one of its nodes, once; run by `test_crashes`.
 
-python crashing_graph.py FOLDER DURABILITY NODE WHEN
+python crashing_graph.py FOLDER DURABILITY NODE WHEN SHAPE
+
+The shape is "chain", a node for each effect, or "turn", one node that calls all three tools.
 """
 
 from __future__ import annotations
@@ -43,8 +45,8 @@ def find(args, *, idempotency_key):
 class Trip:
     """The graph of a folder; it dies in a node, before its effect, inside it, or after it."""
 
-    def __init__(self, folder, node="", when=""):
-        self.folder, self.dies = Path(folder), (node, when)
+    def __init__(self, folder, node="", when="", shape="chain"):
+        self.folder, self.dies, self.shape = Path(folder), (node, when), shape
         self.kit = AgentKit("trip", wal=str(self.folder / "log"), settings=QUICK)
         self.world = World(self.folder / "world.sqlite", honours_keys=False)
 
@@ -59,19 +61,22 @@ class Trip:
 
     def graph(self, saver):
         builder = StateGraph(State)
-        for name in NODES:
-            builder.add_node(name, self.node(name))
-        for one, other in zip([START, *NODES], NODES, strict=False):
+        parts = [[name] for name in NODES] if self.shape == "chain" else [NODES]
+        names = [part[0] for part in parts]
+        for part in parts:
+            builder.add_node(part[0], self.node(part))
+        for one, other in zip([START, *names], names, strict=False):
             builder.add_edge(one, other)
         return builder.compile(checkpointer=saver)
 
-    def node(self, name):
+    def node(self, part):
         def run(state):
-            self.die(name, "before")
-            self.tool.invoke({"item": name, "world": str(self.world.path)})
-            time.sleep(0.05)  # lets the checkpointer's thread get some way
-            self.die(name, "after")
-            return {"log": [name]}
+            for name in part:
+                self.die(name, "before")
+                self.tool.invoke({"item": name, "world": str(self.world.path)})
+                time.sleep(0.05)  # lets the checkpointer's thread get some way
+                self.die(name, "after")
+            return {"log": list(part)}
 
         return run
 

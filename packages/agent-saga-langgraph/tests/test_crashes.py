@@ -85,20 +85,20 @@ def test_a_killed_run_that_recovery_undid_is_not_gone_on_with(durability, tmp_pa
 
 FULL = "AGENT_SAGA_CRASH_CASES" in os.environ
 WHEN = ["before", "inside", "after"] if FULL else ["inside"]
-NODES = crashing_graph.NODES if FULL else ["room"]
+PLACES = [("chain", name) for name in crashing_graph.NODES if FULL or name == "room"]
 
 
 @pytest.mark.parametrize("when", WHEN)
-@pytest.mark.parametrize("node", NODES)
+@pytest.mark.parametrize(("shape", "node"), [*PLACES, ("turn", "car")])
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 def test_a_kill_in_any_node_repeats_no_effect_when_the_thread_goes_on(
-    durability, node, when, tmp_path
+    durability, shape, node, when, tmp_path
 ):
     file = str(Path(crashing_graph.__file__))
-    command = [sys.executable, file, str(tmp_path), durability, node, when]
+    command = [sys.executable, file, str(tmp_path), durability, node, when, shape]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode < 0, done.stderr
-    trip = crashing_graph.Trip(tmp_path)
+    trip = crashing_graph.Trip(tmp_path, shape=shape)
     assert trip.run(None, durability)["log"] == crashing_graph.NODES
     assert last_report().outcome == "COMMITTED"
     assert last_report().clean
