@@ -19,12 +19,14 @@ from agent_saga import (
     Halted,
     KillSwitch,
     NoBoundary,
+    Policy,
     PreFlightGate,
     SagaAborted,
 )
 from agent_saga.errors import UndeclaredTool
 from agent_saga_langgraph import (
     SagaMiddleware,
+    SagaToolNode,
     irreversible,
     last_report,
     read_only,
@@ -33,6 +35,7 @@ from agent_saga_langgraph import (
     saga_run,
     saga_run_sync,
     tool_node_kwargs,
+    wrap_tool,
 )
 from agent_saga_testing.integration.driver import QUICK
 
@@ -212,3 +215,45 @@ def test_a_boundary_with_another_kit_inside_is_refused(shop, tmp_path):
     agent = create_agent(Scripted(script=["done"]), [])
     with pytest.raises(SagaAborted, match="another kit"), shop.kit.transaction():
         saga_run_sync(agent, PROMPT, kit=other)
+
+
+POLICY = {
+    "tools": {
+        "book": {
+            "semantics": "COMPENSABLE",
+            "compensate": {"handler": "shop.cancel", "kwargs": {"effect": "$.id"}},
+        },
+        "ask": {"semantics": "REVERSIBLE"},
+        "fails": {"semantics": "READ_ONLY"},
+        "elsewhere": {"semantics": "IRREVERSIBLE"},
+    }
+}
+
+
+@pytest.mark.parametrize("how", ["agent", "middleware", "node", "one tool"])
+def test_a_policy_declares_what_the_code_leaves_out(shop, how):
+    gate = PreFlightGate(policy=Policy(POLICY))
+    kit = type(shop.kit)("shop", wal=str(shop.folder / "log"), gate=gate, settings=QUICK)
+    script = Scripted(script=[SEAT, RuntimeError("down")])
+    if how == "agent":
+        agent = saga_agent(create_agent(script, shop.tools), kit)
+    elif how == "middleware":
+        agent = create_agent(script, shop.tools, middleware=[SagaMiddleware(kit)])
+    elif how == "one tool":
+        agent = create_agent(script, [wrap_tool(shop.book, kit=kit)])
+    else:
+        wrapped = SagaToolNode(shop.tools, kit=kit).tools_by_name
+        agent = create_agent(script, list(wrapped.values()))
+    run = agent.invoke if how == "agent" else lambda given: saga_run_sync(agent, given, kit=kit)
+    with pytest.raises(SagaAborted) as failed:
+        run(PROMPT)
+    assert [line.tool for line in failed.value.report.compensated] == ["book"]
+    shop.world.assert_restored()
+
+
+def test_a_tool_that_neither_code_nor_policy_declares_is_named(shop):
+    gate = PreFlightGate(policy=Policy({"tools": {"book": POLICY["tools"]["book"]}}))
+    kit = type(shop.kit)("shop", wal=str(shop.folder / "log"), gate=gate, settings=QUICK)
+    agent = create_agent(Scripted(script=["done"]), shop.tools)
+    with pytest.raises(UndeclaredTool, match="ask, fails"):
+        saga_agent(agent, kit)

@@ -121,7 +121,7 @@ def taken(given: Any, interrupts: Iterable[Interrupt], answers: GraphAnswers) ->
     Raises:
         ConfigurationError: an answer is missing or is none; nothing was changed.
     """
-    waiting = {interrupt.id: interrupt.value for interrupt in interrupts}
+    waiting = {i.id: i.value for i in interrupts if not _is_answered(i.value, answers)}
     questions = {key: value for key, value in waiting.items() if is_question(value)}
     if not waiting or not isinstance(given, Command) or given.resume is None:
         return given
@@ -139,6 +139,11 @@ def taken(given: Any, interrupts: Iterable[Interrupt], answers: GraphAnswers) ->
 def is_question(value: object) -> bool:
     """Say whether an interrupt's value is a question of the gate."""
     return isinstance(value, Mapping) and value.get(MARK) == _QUESTION
+
+
+def _is_answered(value: Any, answers: GraphAnswers) -> bool:
+    """Say whether a question was answered in an earlier run; some versions still list it."""
+    return is_question(value) and value.get("id") in answers.plain
 
 
 def _by_interrupt(resume: Any, waiting: Mapping[str, Any]) -> dict[str, Any]:

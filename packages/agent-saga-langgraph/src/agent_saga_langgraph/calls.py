@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_saga.engine.boundary import current_scope
 from agent_saga.errors import NoBoundary
-from agent_saga_langgraph.declarations import Declarations, checked, undeclared
+from agent_saga_langgraph.declarations import Declarations, checked, from_policy, undeclared
 from agent_saga_langgraph.tools import is_read, is_wrapped, wrap_as
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Calls:
             return tool
         kept = self._copies.get(id(tool))
         if kept is None:
-            declaration = self._declared.get(tool.name)
+            declaration = self._declared.get(tool.name) or from_policy(self._kit, tool.name)
             if declaration is None:
                 raise undeclared([tool.name])
             kept = self._copies[id(tool)] = (tool, wrap_as(tool, declaration, self._kit))

@@ -5,6 +5,7 @@
 Rules of this part:
 
 - A read may run again: one that failed or was interrupted changed nothing.
+- A tool that the code leaves out is what the policy of the kit's gate declares it to be.
 - A tool that interrupts its graph runs again from its first line when the graph is resumed. If all
   its interrupts come before its effect, `asks_first=True` says so; otherwise an interrupted call
   has an unknown outcome, and is not repeated.
@@ -13,10 +14,14 @@ Rules of this part:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.errors import ConfigurationError, UndeclaredTool
+from agent_saga.runtime.composition import process_runtime
+
+if TYPE_CHECKING:
+    from agent_saga.kit.agent_kit import AgentKit
 
 Declarations = Mapping[str, "Declaration"]
 
@@ -72,6 +77,17 @@ def checked(declared: Mapping[str, object]) -> dict[str, Declaration]:
                 fix="Use compensable(…), read_only() or irreversible().",
             )
     return dict(declared)  # type: ignore[arg-type]
+
+
+def from_policy(kit: AgentKit | None, name: str) -> Declaration | None:
+    """Return what the policy of a kit's gate declares of a tool; None when it names it not.
+
+    The inverse that the policy declares is added where the tool is wrapped.
+    """
+    runtime = process_runtime() if kit is None else kit.runtime
+    policy = runtime.gate.policy
+    found = None if policy is None else policy.tools.get(name)
+    return None if found is None else Declaration(found.semantics)
 
 
 def undeclared(names: list[str]) -> UndeclaredTool:

@@ -39,7 +39,13 @@ from agent_saga.errors import (
     SagaUnwinding,
 )
 from agent_saga.kit.tools import tool as bare_tool
-from agent_saga_langgraph.declarations import Declaration, Declarations, checked, undeclared
+from agent_saga_langgraph.declarations import (
+    Declaration,
+    Declarations,
+    checked,
+    from_policy,
+    undeclared,
+)
 from agent_saga_langgraph.effects import KEY, Effect, calling
 
 if TYPE_CHECKING:
@@ -107,12 +113,17 @@ def wrap_tools(
         raise ConfigurationError(
             f"There is no tool {', '.join(idle)}; the tools are {', '.join(sorted(names))}."
         )
-    missing = [t.name for t in given if not is_wrapped(t) and t.name not in declarations]
+    found = {t.name: declarations.get(t.name) or from_policy(kit, t.name) for t in given}
+    missing = [t.name for t in given if not is_wrapped(t) and found[t.name] is None]
     if missing:
         raise undeclared(missing)
-    return [
-        tool if is_wrapped(tool) else wrap_as(tool, declarations[tool.name], kit) for tool in given
-    ]
+    return [_as_declared(tool, found[tool.name], kit) for tool in given]
+
+
+def _as_declared(tool: T, declaration: Declaration | None, kit: AgentKit | None) -> T:
+    if declaration is None or is_wrapped(tool):
+        return tool
+    return wrap_as(tool, declaration, kit)
 
 
 def wrap_as(tool: T, declaration: Declaration, kit: AgentKit | None) -> T:
@@ -190,6 +201,9 @@ def _without_key(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wrapped(tool: T, kit: AgentKit | None, options: dict[str, Any]) -> T:
+    if options.get("semantics") is None and options.get("compensate") is None:
+        declaration = from_policy(kit, str(options["name"]))
+        options = {**options, **({} if declaration is None else declaration.options)}
     given = with_defaults(options)
     return _replaced(tool, lambda fn: declared(fn, kit, given))
 
