@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +19,8 @@ NAMES = {
     *("saga_agent", "saga_run", "saga_run_sync", "saga_stream", "saga_stream_sync"),
     *("safe_tool", "wrap_tool", "wrap_tools", "last_report", "SagaMiddleware", "SagaToolNode"),
     *("tool_node_kwargs", "compensable", "read_only", "irreversible"),
+    *("GraphApprovals", "approve", "deny", "rollback_to", "rollback_to_sync"),
+    *("saga_node", "saga_boundary", "SagaCallbackHandler"),
 }
 
 
@@ -83,3 +87,14 @@ def test_it_registers_itself():
     assert (found.package, found.supports) == ("agent_saga_langgraph", "langgraph>=1.2,<2")
     entries = metadata.entry_points(group="agent_saga", name="langgraph")
     assert [entry.load() for entry in entries] == [plugin]
+
+
+def test_no_private_name_of_the_frameworks_is_imported():
+    source = Path(plugin.__file__).parent
+    private = []
+    for path in source.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lang"):
+                names = [*node.module.split("."), *[alias.name for alias in node.names]]
+                private += [f"{path.name}: {name}" for name in names if name.startswith("_")]
+    assert private == []

@@ -17,6 +17,7 @@ from agent_saga_langgraph import (
     SagaToolNode,
     compensable,
     last_report,
+    plans,
     safe_tool,
     saga_agent,
     saga_run_sync,
@@ -243,3 +244,12 @@ def test_what_a_new_message_drops_and_the_model_calls_again_is_the_same_call(sho
 
 def test_declarations_reach_the_engine(shop):
     assert compensable(None, timeout=3).options["timeout"] == 3
+
+
+def test_a_durability_that_stores_nothing_on_the_way_is_warned_of_once(shop, caplog):
+    plans._say_exit.cache_clear()
+    run = agent(shop, ["done", "done"])
+    for thread in ("1", "2"):
+        run.invoke(PROMPT, on(thread), durability="exit")
+    told = [record for record in caplog.records if "durability='exit'" in record.getMessage()]
+    assert len(told) == 1

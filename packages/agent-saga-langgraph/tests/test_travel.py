@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.errors import EmptyInputError
+from langgraph.errors import EmptyInputError, InvalidUpdateError
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
@@ -315,6 +315,20 @@ def test_a_process_that_dies_before_the_copy_is_made_goes_on(trip, monkeypatch):
     trip.run(None)
     trip.assert_agrees()
     assert trip.shop.world.undone() == ["email", "charge"]
+
+
+def test_where_a_checkpoint_cannot_be_copied_the_run_begins_at_it(trip, monkeypatch):
+    def refuses(*args, **options):
+        raise InvalidUpdateError("there is no such node")
+
+    trip.run(GO)
+    target = trip.before("charge")
+    with monkeypatch.context() as old:
+        old.setattr(type(trip.graph), "update_state", refuses)
+        config = trip.back("charge")
+    assert config == target
+    trip.run(None, config)
+    trip.assert_agrees()
 
 
 def test_the_checkpoint_must_be_named_and_known(trip):
