@@ -24,7 +24,7 @@ class NodeEffect(Effect):
     __slots__ = ("_reads",)
 
     def __init__(self, tool: SagaTool[..., Any], reads: tuple[str, ...]) -> None:
-        super().__init__(tool)
+        super().__init__(tool, reads.__contains__)
         self._reads = reads
 
     def _chosen(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
