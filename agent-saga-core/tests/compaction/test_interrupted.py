@@ -262,7 +262,7 @@ if pid == 0:
     sys.stdin.read()
     os._exit(0 if lock_of_child == -1 else 1)
 lock.close()
-DirectoryLock(OsPort(), sys.argv[1], shared=False, longest=0.0).close()
+DirectoryLock(OsPort(), sys.argv[1], shared=False, longest=10.0).close()
 sys.exit(0)
 """
 
