@@ -185,7 +185,7 @@ def queue_forgets(patch: Any) -> None:
 def halt_looked_at_once(patch: Any) -> None:
     """The switch is not looked at again once a step is announced."""
 
-    def rechecked(step: Step) -> Any:
+    def rechecked(step: Step, announced: float = 0.0) -> Any:
         yield from ()
 
     patch.setattr("agent_saga.engine.protocol.rechecked", rechecked)

@@ -29,7 +29,7 @@ def test_a_decorated_function_stays_the_function() -> None:
     assert refund.handler_name == "refund"
     handler = process_handlers().compensators.get("refund")
     assert handler.fn is refund
-    assert handler.promises() == (True, True, 60)
+    assert handler.promises() == (True, True, 60, False)
 
 
 def test_each_decorator_fills_its_own_registry() -> None:

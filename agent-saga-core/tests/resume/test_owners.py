@@ -58,16 +58,15 @@ def test_a_claim_that_has_not_said_what_for_is_respected(
 ) -> None:
     shop.suspend(1)
     refused: list[BaseException] = []
-    real = journal.saga_event
+    real = journal.resumed
 
-    def meanwhile(saga: Any, event: str, **fields: Any) -> int:
-        if event == Ev.SAGA_RESUMED:
-            words = [sys.executable, "-c", RESUMES, str(shop.log)]
-            done = subprocess.run(words, check=False, capture_output=True, text=True)
-            refused.append(ClaimRefused(done.stdout))
-        return real(saga, event, **fields)
+    def meanwhile(saga: Any, *given: Any) -> int:
+        words = [sys.executable, "-c", RESUMES, str(shop.log)]
+        done = subprocess.run(words, check=False, capture_output=True, text=True)
+        refused.append(ClaimRefused(done.stdout))
+        return real(saga, *given)
 
-    monkeypatch.setattr(resuming.journal, "saga_event", meanwhile)
+    monkeypatch.setattr(resuming.journal, "resumed", meanwhile)
     with shop.open():
         shop.charge(1)
     assert [error.message.strip() for error in refused] == ["ClaimRefused"]
