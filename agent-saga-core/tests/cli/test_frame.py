@@ -206,3 +206,22 @@ def test_reading_loads_neither_a_plugin_nor_the_engine(tmp_path: Path) -> None:
 def test_the_words_of_the_process_are_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["agent-saga", "--version"])
     assert main() == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("undo", "", "--by", "ann", "--reason", "r"),
+        ("undo", "x", "--to", "", "--by", "ann", "--reason", "r"),
+        ("queue", "show", ""),
+        ("queue", "retry", "", "--by", "ann"),
+        ("queue", "close", " ", "--by", "ann", "--reason", "r"),
+        ("quarantine", "", "--by", "ann", "--reason", "r"),
+        ("show", ""),
+    ],
+)
+def test_an_empty_name_is_no_name(cli: Cli, words: tuple[str, ...]) -> None:
+    """It begins every id, so it would mean whatever single saga there is."""
+    run = cli(*words)
+    assert run.code == Exit.USAGE
+    assert "it is empty" in run.err

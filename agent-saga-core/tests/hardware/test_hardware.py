@@ -194,7 +194,7 @@ def test_a_signature_that_is_not_good_is_refused(wiring, store, effects, ann, be
             "cut": b64encode(good[:-1]).decode(),
             "empty": "",
             "text": "yes",
-            "hex": (b"\0" + good[1:]).hex(),
+            "hex": (bytes([good[0] ^ 1]) + good[1:]).hex(),
         }[kind]
         try:
             store.sign(request, approver="ann", signature=bad)

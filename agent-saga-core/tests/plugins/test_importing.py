@@ -77,3 +77,11 @@ def test_a_module_that_cannot_be_loaded_is_named(here: Path, source: str) -> Non
 def test_a_name_that_is_no_module_is_named(here: Path, name: str) -> None:
     with pytest.raises(PluginError, match="full name"):
         import_modules([name])
+
+
+@pytest.mark.parametrize("source", ["import sys; sys.exit(0)", "raise SystemExit"])
+def test_a_module_that_ends_the_program_is_named(here: Path, source: str) -> None:
+    (here / "ends_of_mine.py").write_text(source)
+    with pytest.raises(PluginError, match="'ends_of_mine' ends the program"):
+        import_modules(["ends_of_mine"])
+    refuse_while_importing("afterwards")

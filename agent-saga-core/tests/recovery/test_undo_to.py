@@ -34,7 +34,7 @@ def committed(log: Log, *steps: str, handler: str = "undo_again") -> None:
     past.die()
 
 
-def undo(log: Log, to: str, **options: Any) -> Any:
+def undo(log: Log, to: str | None, **options: Any) -> Any:
     return log.daemon().undo(SAGA, by="ann", reason="too far", to=to, **options)
 
 
@@ -146,7 +146,9 @@ class Killed(BaseException):
     """Stands for the end of the process."""
 
 
-def interrupted(log: Log, to: str, monkeypatch: pytest.MonkeyPatch, where: str, after: int) -> None:
+def interrupted(
+    log: Log, to: str | None, monkeypatch: pytest.MonkeyPatch, where: str, after: int
+) -> None:
     """Undo up to a step in a process that dies at the n-th time that it comes to a place."""
     daemon = log.daemon()
     module, name = where.rsplit(".", 1)
@@ -197,7 +199,7 @@ def test_an_interrupted_undoing_of_the_whole_saga_is_not_made_a_part(
     log: Log, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     committed(log, "a", "b")
-    interrupted(log, "", monkeypatch, "agent_saga.engine.inverse._announced", 0)
+    interrupted(log, None, monkeypatch, "agent_saga.engine.inverse._announced", 0)
     with pytest.raises(UndoRefused, match="as a whole"):
         undo(log, "a")
     assert world.undone == []
@@ -395,3 +397,11 @@ def test_more_steps_than_a_record_can_name_are_refused_not_cut(
     assert world.undone == []
     assert undo(log, "b").outcome == "undone"
     assert world.undone == ["d", "c"]
+
+
+@pytest.mark.parametrize("nothing", ["", " "])
+def test_no_step_is_not_every_step(log: Log, world: World, nothing: str) -> None:
+    committed(log, "a", "b")
+    with pytest.raises(UndoRefused, match="is no step"):
+        undo(log, nothing)
+    assert world.undone == []

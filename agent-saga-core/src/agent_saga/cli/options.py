@@ -7,9 +7,16 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["import_option", "leave_missing_option", "log_options"]
+__all__ = ["import_option", "leave_missing_option", "log_options", "named"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def named(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Refuse an empty name: the beginning of an id may be given, and nothing begins all of them."""
+    if value is not None and not value.strip():
+        raise click.BadParameter("it is empty; name one.", context, parameter)
+    return value
 
 
 def log_options(command: F) -> F:

@@ -89,6 +89,11 @@ def _load(name: str) -> None:
         importlib.import_module(name)
     except AgentSagaError:
         raise
+    except SystemExit as error:
+        raise PluginError(
+            f"The module {name!r} ends the program while it is loaded.",
+            fix=f'Put what {name!r} runs under `if __name__ == "__main__":`.',
+        ) from error
     except Exception as error:
         raise PluginError(
             f"The module {name!r} cannot be loaded: {type(error).__name__}: {error}",

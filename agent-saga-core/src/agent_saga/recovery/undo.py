@@ -70,7 +70,7 @@ class Plan(NamedTuple):
         return {**self._asdict(), "steps": [step._asdict() for step in self.steps]}
 
 
-def plan(engine: Engine, found: Found, to: str = "") -> Plan:
+def plan(engine: Engine, found: Found, to: str | None = None) -> Plan:
     """Return what undoing a saga would do; runs nothing.
 
     Args:
@@ -85,13 +85,13 @@ def plan(engine: Engine, found: Found, to: str = "") -> Plan:
     return Plan(found.id, found.view.name, found.view.state.value, steps)
 
 
-def _planned_steps(engine: Engine, found: Found, to: str) -> list[Planned]:
+def _planned_steps(engine: Engine, found: Found, to: str | None) -> list[Planned]:
     if found.problems:
         return [Planned("", "", "cannot", problem) for problem in found.problems]
     try:
         now = engine.clock.monotonic()
         saga = rebuilt(engine, found, found.effective.epoch, dead_since=now)
-        if to:
+        if to is not None:
             aim(saga, to)
         steps = undo_order(list(saga.steps.values()))
         return [planned(step, engine, only=saga.only) for step in steps]
@@ -142,7 +142,8 @@ def point_of(saga: Saga, to: str) -> Step:
     """
     steps = list(saga.steps.values())
     exact = [step for step in steps if step.id == to]
-    meant = exact or [s for s in steps if s.id.startswith(to) or s.tool.name == to]
+    begins = to or "\0"  # nothing is the beginning of every id, and names no step
+    meant = exact or [s for s in steps if s.id.startswith(begins) or s.tool.name == to]
     if len(meant) != 1:
         names = ", ".join(f"{step.tool.name} [{step.id}]" for step in meant or steps)
         what = f"may be one of {len(meant)} steps" if meant else "is no step"
@@ -207,7 +208,13 @@ def _unknown(step: Step) -> tuple[str, str]:
 
 
 def undo_later(
-    place: Place, saga: str, *, by: str, reason: str, leave_the_rest: bool = False, to: str = ""
+    place: Place,
+    saga: str,
+    *,
+    by: str,
+    reason: str,
+    leave_the_rest: bool = False,
+    to: str | None = None,
 ) -> Recovered:
     """Undo a committed saga, or what came after one of its steps.
 
@@ -234,7 +241,7 @@ def undo_later(
     with claimed(place, saga, reason="undo", by=by, check=check) as claim:
         now = place.engine.clock.monotonic()
         owned = rebuilt(place.engine, claim.found, claim.epoch, dead_since=now)
-        if to:
+        if to is not None:
             aim(owned, to)
         return undo_saga(place, claim, owned, f"undone by {by}: {reason}")
 
@@ -254,7 +261,7 @@ def known(path: str, saga: str) -> Found:
     return found
 
 
-def _check(place: Place, found: Found, *, leave_the_rest: bool, to: str) -> None:
+def _check(place: Place, found: Found, *, leave_the_rest: bool, to: str | None) -> None:
     if found.problems:
         raise UndoRefused(f"The records of the saga cannot be trusted: {found.problems[0]}.")
     if found.view.state not in _UNDONE_LATER:
@@ -262,7 +269,7 @@ def _check(place: Place, found: Found, *, leave_the_rest: bool, to: str) -> None
             f"Saga {found.id} is {found.view.state.value}; only a committed saga is undone later.",
             fix="agent-saga queue list shows the sagas whose undoing could not be finished.",
         )
-    if found.view.undo_to and not to:
+    if found.view.undo_to and to is None:
         raise UndoRefused(
             f"Saga {found.id} is being undone up to the step {found.view.undo_to}; that was "
             "interrupted.",
@@ -270,7 +277,7 @@ def _check(place: Place, found: Found, *, leave_the_rest: bool, to: str) -> None
         )
     steps = plan(place.engine, found, to).steps
     begun = found.view.state is not SagaState.COMMITTED
-    if to and not begun and all(step.what == "leave" for step in steps):
+    if to is not None and not begun and all(step.what == "leave" for step in steps):
         raise UndoRefused(
             f"Nothing of saga {found.id} is left to undo after that step.",
             fix=f"agent-saga undo {found.id} --dry-run shows every step.",

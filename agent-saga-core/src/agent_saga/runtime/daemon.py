@@ -140,7 +140,13 @@ class RecoveryDaemon:
             self._store = None
 
     def undo(
-        self, saga: str, *, by: str, reason: str, leave_the_rest: bool = False, to: str = ""
+        self,
+        saga: str,
+        *,
+        by: str,
+        reason: str,
+        leave_the_rest: bool = False,
+        to: str | None = None,
     ) -> Any:
         """Undo a committed saga, or what came after one of its steps; returns a `Recovered`.
 
@@ -209,7 +215,7 @@ class RecoveryDaemon:
         texts = {saga: hold_text(hold) for saga, hold in held.items()}
         return [plan(engine, saga)._replace(held=texts.get(saga.id, "")) for saga in found]
 
-    def plan(self, saga: str, *, to: str = "") -> Plan:
+    def plan(self, saga: str, *, to: str | None = None) -> Plan:
         """Return what undoing a saga, or what came after one of its steps, would do; runs nothing.
 
         Raises:

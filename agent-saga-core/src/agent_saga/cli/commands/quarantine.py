@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from agent_saga.cli.exits import Exit
-from agent_saga.cli.options import log_options
+from agent_saga.cli.options import log_options, named
 from agent_saga.cli.output import note, printable, say, say_json
 from agent_saga.cli.place import log_path
 from agent_saga.cli.reach import live_writers, reached
@@ -22,7 +22,7 @@ __all__ = ["command"]
 
 
 @click.command("quarantine", context_settings={"ignore_unknown_options": True})
-@click.argument("saga")
+@click.argument("saga", callback=named)
 @click.option("--reason", required=True, help="Why; recorded.")
 @click.option("--by", required=True, help="Who asks for it; recorded.")
 @log_options

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agent_saga.cli.exits import Exit
-from agent_saga.cli.options import import_option, log_options
+from agent_saga.cli.options import import_option, log_options, named
 from agent_saga.cli.output import counted, printable, say, say_json
 from agent_saga.cli.place import log_path, wal_option
 from agent_saga.cli.recovering import as_document, opened, result_lines, saga_of
@@ -53,7 +53,7 @@ def _summary(path: Path, found: int) -> str:
 
 
 @command.command("show", context_settings={"ignore_unknown_options": True})
-@click.argument("saga")
+@click.argument("saga", callback=named)
 @log_options
 def show_case(saga: str, wal_path: str | None, *, as_json: bool) -> Exit:
     """Show one case: what may stand, and how it can be settled."""
@@ -79,7 +79,7 @@ def show_case(saga: str, wal_path: str | None, *, as_json: bool) -> Exit:
 
 
 @command.command("retry", context_settings={"ignore_unknown_options": True})
-@click.argument("saga")
+@click.argument("saga", callback=named)
 @import_option
 @click.option("--by", required=True, help="Who asks for it; recorded.")
 @log_options
@@ -97,7 +97,7 @@ def retry(
 
 
 @command.command("close", context_settings={"ignore_unknown_options": True})
-@click.argument("saga")
+@click.argument("saga", callback=named)
 @click.option("--by", required=True, help="Who says so; recorded.")
 @click.option("--reason", required=True, help="What was done about it; recorded.")
 @log_options

@@ -8,7 +8,7 @@ import click
 
 from agent_saga.cli.exits import Exit
 from agent_saga.cli.holding import holds
-from agent_saga.cli.options import log_options
+from agent_saga.cli.options import log_options, named
 from agent_saga.cli.output import note, printable, say, say_json
 from agent_saga.cli.place import log_path
 from agent_saga.cli.reading import LogView, damage_text, read_log, records_of
@@ -23,7 +23,7 @@ __all__ = ["command"]
 
 
 @click.command("show", context_settings={"ignore_unknown_options": True})
-@click.argument("saga")
+@click.argument("saga", callback=named)
 @log_options
 def command(saga: str, wal_path: str | None, *, as_json: bool) -> Exit:
     """Tell the story of one saga: its steps, their inverses, what stands.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agent_saga.cli.exits import Exit
-from agent_saga.cli.options import import_option, log_options
+from agent_saga.cli.options import import_option, log_options, named
 from agent_saga.cli.output import printable, say, say_json
 from agent_saga.cli.place import log_path
 from agent_saga.cli.reading import read_log
@@ -21,11 +21,11 @@ __all__ = ["command"]
 
 
 @click.command("undo", context_settings={"ignore_unknown_options": True})
-@click.argument("saga")
+@click.argument("saga", callback=named)
 @import_option
 @click.option("--by", required=True, help="Who asks for it; recorded.")
 @click.option("--reason", required=True, help="Why; recorded.")
-@click.option("--to", metavar="STEP", default="", help="Undo only what came after this step.")
+@click.option("--to", metavar="STEP", callback=named, help="Undo only what came after this step.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done; run nothing.")
 @click.option(
     "--leave-the-rest", is_flag=True, help="Undo what can be undone; let what cannot stand."
@@ -37,7 +37,7 @@ def command(
     modules: tuple[str, ...],
     by: str,
     reason: str,
-    to: str,
+    to: str | None,
     *,
     dry_run: bool,
     leave_the_rest: bool,
