@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from agent_saga.cli.output import printable, say
+from agent_saga.cli.output import printable
 from agent_saga.cli.place import log_path
 from agent_saga.domain import identity
 from agent_saga.errors import RecoveryError, RecoveryRefused
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from agent_saga.recovery.survey import Found
     from agent_saga.recovery.undo import Planned
 
-__all__ = ["as_document", "opened", "plan_lines", "result_lines", "saga_of"]
+__all__ = ["as_document", "check_handlers", "opened", "plan_lines", "result_lines", "saga_of"]
 
 
 @contextlib.contextmanager
@@ -120,8 +120,3 @@ def as_document(sagas: Iterable[Recovered]) -> list[dict[str, Any]]:
 def plan_lines(steps: Iterable[Planned]) -> list[str]:
     """Return one line for each step of a plan."""
     return [f"  {step.what:<7} {printable(step.tool)}: {printable(step.detail)}" for step in steps]
-
-
-def tell(sagas: Iterable[Recovered]) -> None:
-    """Print what became of each saga."""
-    say(*result_lines(sagas))

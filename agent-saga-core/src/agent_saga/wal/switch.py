@@ -115,7 +115,10 @@ def read_plan(port: OsPort, path: str) -> Plan | None:
 
 
 def apply(port: OsPort, path: str, plan: Plan) -> None:
-    """Put a plan in place: rename, remove, and make both durable; then the plan is done with.
+    """Put a plan in place: rename and remove.
+
+    Nothing of it is durable before `settle`, and the plan stays until then: after a crash whoever
+    compacts next applies it again.
 
     Raises:
         OSError: something could not be done; it can be done again.
