@@ -199,6 +199,28 @@ def test_another_programs_database_is_refused_unchanged(store, path, count_up):
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("moment", ["application_id", "user_version", "sqlite_master"])
+def test_a_file_that_another_process_fills_meanwhile_is_no_foreign_one(path, count_up, moment):
+    path.parent.mkdir()
+    path.touch()
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("PRAGMA journal_mode = WAL")
+
+    class Interrupted(sqlite3.Connection):
+        def execute(self, sql, *args):
+            found = super().execute(sql, *args)
+            if moment in sql:
+                schema.make_schema(other)
+            return found
+
+    def connect(*args, **kwargs):
+        return sqlite3.connect(*args, factory=Interrupted, **kwargs)
+
+    with SQLiteStateStore(path, connect=connect) as store:
+        assert store.transact(["n"], count_up) == 1
+    other.close()
+
+
 def test_a_newer_schema_is_refused(store, path, count_up):
     store.transact(["n"], count_up)
     with sqlite3.connect(path) as newer:

@@ -4,6 +4,7 @@ Rules of this part:
 
 - The file carries an application id and a schema version. Another program's database and a newer
   schema are refused, never changed.
+- What tells a file apart is read in one transaction, since another process may be filling it.
 - Keys are compared as text in code point order, so that the keys of one prefix lie together.
 """
 
@@ -53,9 +54,7 @@ def check_header(connection: sqlite3.Connection, path: Path) -> None:
     Raises:
         StateError: the file belongs to another program, or to a newer version.
     """
-    (app,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    app, version, tables = _header(connection)
     if app != APPLICATION_ID and (app or tables):
         raise StateError(
             f"{path} is a database of another program, not a state store.",
@@ -66,6 +65,17 @@ def check_header(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} has schema version {version}; this version knows {SCHEMA_VERSION}.",
             fix="Use a version of agent-saga-core at least as new as the one that wrote it.",
         )
+
+
+def _header(connection: sqlite3.Connection) -> tuple[int, int, int]:
+    connection.execute("BEGIN DEFERRED")
+    try:
+        (app,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    finally:
+        connection.execute("ROLLBACK")
+    return app, version, tables
 
 
 def has_schema(connection: sqlite3.Connection) -> bool:
