@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 
 import nox
+from nox.command import CommandFailed
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from tools import interpreters, pages
@@ -31,6 +32,12 @@ PACKAGES = [
     *sorted(f"packages/{p.parent.name}" for p in ROOT.glob("packages/*/pyproject.toml")),
 ]
 PYTHONS = list(interpreters.SUPPORTED)
+PEERS = {
+    "larzstate": "larzstate==0.1.0",
+    "latch": "latch-idempotent==0.4.1",
+    "safeact": "safeact==0.0.2",
+    "sagaz": "sagaz==1.5.0",
+}
 FRAMEWORKS = ["packages/agent-saga-langgraph"]
 GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")
 
@@ -313,31 +320,45 @@ def ratios(session: nox.Session) -> None:
 def worlds(session: nox.Session) -> None:
     """A small share of the runs in worlds that other people wrote."""
     _install_worlds(session)
-    few = ("bfcl", "tau2-telecom", "--runs", "8", "--seed", "1")
+    few = ("bfcl", "tau2-telecom", "mcp-mock", "--runs", "8", "--seed", "1")
     session.run("python", "-m", "bench.worlds", *(session.posargs or few))
 
 
 @nox.session(tags=["full"])
 def all_worlds(session: nox.Session) -> None:
-    """Many runs in all of them, through a framework, too; rogue agents; and the alternatives."""
-    more = ("requirements-dojo.txt", "requirements-peers.txt")
+    """Many runs in all of them, through a framework, too; and rogue agents."""
+    more = ("requirements-dojo.txt", "requirements-graph.txt")
     _install_worlds(session, *more, packages=[CORE, "packages/agent-saga-langgraph"])
     session.run("python", "-m", "bench.worlds", "--runs", "40", *session.posargs)
     session.run("python", "-m", "bench.worlds", "--runs", "10", "--present", *session.posargs)
     session.run("python", "-m", "bench.worlds.graph", "bfcl", "tau2-telecom", "dojo-slack")
     session.run("python", "-m", "bench.worlds.rogue")
-    session.run("python", "-m", "bench.worlds.peers")
+
+
+@nox.session(tags=["full"])
+@nox.parametrize("who", PEERS, ids=list(PEERS))
+def peers(session: nox.Session, who: str) -> None:
+    """The same runs through each published alternative, in an environment of its own."""
+    _install_worlds(session, "requirements-dojo.txt")
+    try:
+        session.install(PEERS[who], env=_FREE)
+    except CommandFailed:
+        session.skip(f"{PEERS[who]} cannot be installed any more")
+    few = ("--who", who, "--seed", "1")
+    session.run("python", "-m", "bench.worlds.peers", *few, *session.posargs)
+
+
+_FREE = {"UV_CONSTRAINT": "", "PIP_CONSTRAINT": ""}
 
 
 def _install_worlds(session: nox.Session, *more: str, packages: list[str] | None = None) -> None:
     """Install the worlds in an environment of their own: their pins are not ours."""
-    free = {"UV_CONSTRAINT": "", "PIP_CONSTRAINT": ""}
     for name in ("requirements.txt", *more):
         pins = str(ROOT / "bench" / "worlds" / name)
-        session.install(*edited(packages or [CORE]), "-r", pins, env=free)
+        session.install(*edited(packages or [CORE]), "-r", pins, env=_FREE)
     # These ask for much that their worlds never use.
     bare = str(ROOT / "bench" / "worlds" / "requirements-bare.txt")
-    session.install("--no-deps", "-r", bare, env=free)
+    session.install("--no-deps", "-r", bare, env=_FREE)
 
 
 @nox.session(tags=["ci", "full"])

@@ -44,6 +44,9 @@ def worlds() -> dict[str, Callable[[], World]]:
         "tau2-telecom": lambda: _tau2("telecom"),
         "tau2-airline": lambda: _tau2("airline"),
         "tau2-retail": lambda: _tau2("retail"),
+        "mcp-mock": lambda: _served("mock"),
+        "mcp-airline": lambda: _served("airline"),
+        "mcp-retail": lambda: _served("retail"),
         "dojo-banking": lambda: _dojo("banking"),
         "dojo-slack": lambda: _dojo("slack"),
         "dojo-workspace": lambda: _dojo("workspace"),
@@ -61,6 +64,12 @@ def _tau2(domain: str) -> World:
     from bench.worlds.tau2.world import Tau2  # noqa: PLC0415 - as above
 
     return Tau2(domain)
+
+
+def _served(domain: str) -> World:
+    from bench.worlds.served.world import Served  # noqa: PLC0415 - as above
+
+    return Served(domain)
 
 
 def _dojo(suite: str) -> World:

@@ -6,6 +6,8 @@ Rules of this part:
   approves just what the task's own user wants.
 - The world answers at once and is over when it answered, so nothing arrives late: `settle_after` is
   0, and probers say that their "no" is final.
+- What a human let through although nothing could take it back as things were is left standing, and
+  its inverse says so.
 - Secrets stay in the session; what an undo needs of the arguments is kept by `prepare`.
 """
 
@@ -17,7 +19,7 @@ from typing import Any, Protocol
 
 from agent_saga import AgentKit, Applied, Approval, CannotTell, NotApplied, PreFlightGate, Rule
 from bench.worlds import plans
-from bench.worlds.world import Args, Task, World, WorldError
+from bench.worlds.world import Args, GoldCall, Task, World, WorldError
 
 
 class Reach(Protocol):
@@ -83,6 +85,8 @@ class Declared:
         """Secrets that inverses need; they never get into the log."""
         self.traces: list[str] = []
         """What was declared to be left behind, of the calls that were made."""
+        self.standing: list[GoldCall] = []
+        """Calls that a human let through although nothing takes them back as things were."""
         self.told: list[bool] = []
         """For each question to a prober that can see the effect: whether it could tell."""
         user.secrets = world.secrets
@@ -158,6 +162,9 @@ class Declared:
     def _undo(self, name: str, plan: plans.Write, prepared: Any, result: Any) -> None:
         args = self.session | prepared["args"]
         before = prepared["seen"]
+        if reason := plan.needs(args, before):
+            self.standing.append(GoldCall(name, args))
+            raise RuntimeError(f"{name} stands: {reason}")
         self.traces += plan.trace(args, before, result)
         plan.undo(self._reach.aside, args, before, result)
         if plan.restores and plan.look(self._reach.aside, args) != before:

@@ -37,8 +37,8 @@ MEANING: Final = {
     GIVEN_UP: "all calls go well, and the agent gives up",
     RETRY: "the answer is lost, and the call is blindly repeated; the run goes on",
 }
-SLOW_SECONDS: Final = 0.05
-LIMIT_SECONDS: Final = 0.02
+AT_ONCE: Final = 0.02
+"""The patience with worlds in this process, in seconds."""
 
 
 class GaveUp(Exception):
@@ -56,10 +56,12 @@ class Struck:
         place: the world.
         model: which fault; see `MEANING`.
         at: which of the agent's calls is struck, counted from 0.
+        patience: seconds after which an answer is late.
     """
 
-    def __init__(self, place: Place, model: str, at: int) -> None:
+    def __init__(self, place: Place, model: str, at: int, patience: float = AT_ONCE) -> None:
         self._place, self._model, self._at = place, model, at
+        self._late = 2.5 * patience
         self._next = 0
         self.effects = 0
         """How often the struck call changed the world."""
@@ -109,7 +111,7 @@ class Struck:
         if self._model == KILLED:
             raise Died
         if self._model == TIMEOUT:
-            time.sleep(SLOW_SECONDS)
+            time.sleep(self._late)
         elif self._model in (AFTER, RETRY, PARALLEL):
             raise ConnectionError("the connection was lost")
 

@@ -30,7 +30,7 @@ from bench.worlds import faults, plans
 from bench.worlds.__main__ import faulty, table, worlds
 from bench.worlds.declaring import Declared, User
 from bench.worlds.faults import GaveUp, Struck
-from bench.worlds.outcome import Outcome, Seen, judged
+from bench.worlds.outcome import Outcome, Seen, judged, let_through
 from bench.worlds.running import told
 from bench.worlds.world import GoldCall, Task, World
 
@@ -113,7 +113,7 @@ def run_on_graph(world: World, task: Task, model: str, at: int) -> Outcome:
         report = last_report()
     except SagaAborted as aborted:
         report, cause = aborted.report, aborted.cause
-    kept = tuple(call for call in struck.made if isinstance(world.plan(call.tool), plans.Final))
+    kept = let_through(world, struck.made, declared.standing)
     seen = Seen(struck.struck, struck.effects, declared.traces, declared.told, kept)
     return judged(world, task, (model, at), place, told(report, cause), seen)
 

@@ -22,8 +22,8 @@ from typing import Any
 from agent_saga import RecoveryDaemon, SagaAborted
 from bench.worlds.declaring import Declared, User
 from bench.worlds.faults import Died, Struck
-from bench.worlds.outcome import Outcome, Seen, Told, judged
-from bench.worlds.plans import Final, Left
+from bench.worlds.outcome import Outcome, Seen, Told, judged, let_through
+from bench.worlds.plans import Left
 from bench.worlds.running import told
 from bench.worlds.world import Args, Task, World, WorldError
 
@@ -91,7 +91,7 @@ def _left(world: World, struck: Struck) -> list[str]:
 
 
 def _seen(world: World, struck: Struck, told_of: dict[str, Any]) -> Seen:
-    kept = tuple(call for call in struck.made if isinstance(world.plan(call.tool), Final))
+    kept = let_through(world, struck.made, told_of["standing"])
     traces, answers = told_of["traces"], told_of["answers"]
     return Seen(struck.struck, struck.effects, traces, answers, kept)
 
@@ -148,6 +148,7 @@ def _agent(world: World, task: Task, remote: Remote, wal: str, *, present: bool)
         summary=end.summary,
         traces=declared.traces,
         answers=declared.told,
+        standing=declared.standing,
     )
 
 
@@ -162,4 +163,5 @@ def _daemon(world: World, task: Task, remote: Remote, wal: str, session: dict[st
         summary="\n".join(reports + reasons),
         traces=declared.traces,
         answers=declared.told,
+        standing=declared.standing,
     )

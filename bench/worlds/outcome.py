@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import Any
@@ -95,6 +96,20 @@ class Seen:
     traces: list[str]
     answers: list[bool]
     kept: tuple[GoldCall, ...] = ()
+
+
+def let_through(
+    world: World, made: Sequence[GoldCall], standing: Sequence[GoldCall]
+) -> tuple[GoldCall, ...]:
+    """Return which calls a human let through although nothing takes them back.
+
+    Args:
+        world: what was run.
+        made: the calls that reached it, in order.
+        standing: those of them whose inverses found that they stand.
+    """
+    lasting = [call for call in made if isinstance(world.plan(call.tool), plans.Final)]
+    return tuple(call for call in made if call in lasting or call in standing)
 
 
 def judged(

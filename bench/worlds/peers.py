@@ -1,6 +1,7 @@
 """Runs the same trajectories, faults and inverses through published alternatives.
 
     python -m bench.worlds.peers bfcl dojo-banking --runs 150 --seed 1
+    python -m bench.worlds.peers --who sagaz --seed 1
 
 Rules of this part:
 
@@ -9,7 +10,8 @@ Rules of this part:
   gets them.
 - It is judged by what its result tells a user: "clean" is a failed run in which no undo is reported
   as failed. None of them claims to look at the world; the world is what the user gets.
-- One that cannot be installed any more is skipped with a word.
+- One that is not installed is skipped with a word. Each may have an environment of its own: a seed
+  makes the runs the same.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import random
 import sys
 import tempfile
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +146,9 @@ PEERS: dict[str, Peer] = {
     "larzstate": larzstate,
     "sagaz": sagaz,
 }
+OURS = "agent-saga"
+PACKAGES = {OURS: "agent-saga-core", "latch": "latch-idempotent"}
+"""The packages of those that are not called as they are."""
 
 
 def main(arguments: list[str]) -> int:
@@ -155,12 +161,11 @@ def main(arguments: list[str]) -> int:
     for name in options.world or ("bfcl", "dojo-banking"):
         world = worlds()[name]()
         runs = _drawn(world, options.runs, random.Random(f"{seed} {name}"))
-        for peer, run in PEERS.items():
-            if importlib.util.find_spec(peer) is None:
-                print(f"{name:16} {peer:12} skipped: it is not installed")
+        for who in options.who or (*PEERS, OURS):
+            if who != OURS and importlib.util.find_spec(who) is None:
+                print(f"{name:16} {who:12} skipped: it is not installed")
                 continue
-            told.append(_tell(name, peer, [_peer_run(world, *one, run) for one in runs]))
-        told.append(_tell(name, "agent-saga", [_own_run(world, *one) for one in runs]))
+            told.append(_tell(name, who, [_one_run(world, *one, who) for one in runs]))
     if options.json:
         Path(options.json).write_text(json.dumps(told, indent=1), "utf-8")
     return 0
@@ -187,10 +192,13 @@ def _tell(world: str, who: str, ends: list[tuple[bool, bool, bool]]) -> dict[str
         flush=True,
     )
     counted = {"exact": exact.part, "clean": clean.part, "false_clean": false_clean.part}
-    return {"world": world, "who": who, "runs": whole, **counted}
+    version = metadata.version(PACKAGES.get(who, who))
+    return {"world": world, "who": who, "version": version, "runs": whole, **counted}
 
 
-def _own_run(world: World, task: Task, model: str, at: int) -> tuple[bool, bool, bool]:
+def _one_run(world: World, task: Task, model: str, at: int, who: str) -> tuple[bool, bool, bool]:
+    if who != OURS:
+        return _peer_run(world, task, model, at, PEERS[who])
     one = Run(world, task, model, at).outcome()
     return one.exact, one.declared, one.clean
 
@@ -236,6 +244,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.worlds.peers", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("world", nargs="*", choices=[*worlds(), []])
+    parser.add_argument("--who", action="append", choices=[*PEERS, OURS], help="only these")
     parser.add_argument("--runs", type=int, default=150, help="runs of each fault")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--json", metavar="FILE", help="write the figures")

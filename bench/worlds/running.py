@@ -19,7 +19,7 @@ from agent_saga import RefusedError, RollbackReport, SagaAborted
 from bench.worlds import faults, plans
 from bench.worlds.declaring import Declared, User
 from bench.worlds.faults import GaveUp, Struck
-from bench.worlds.outcome import Outcome, Seen, Told, judged
+from bench.worlds.outcome import Outcome, Seen, Told, judged, let_through
 from bench.worlds.world import Args, Place, Task, Tools, World, WorldError
 
 _READ = (ConnectionError, WorldError)
@@ -51,9 +51,9 @@ class Run:
         self._world, self._task, self._model, self._at = world, task, model, at
         self._acted = calls or task
         self._place = world.open(task)
-        self._struck = Struck(self._place, model, at)
+        self._struck = Struck(self._place, model, at, world.patience)
         slow = self._acted.calls[at].tool if model == faults.TIMEOUT else ""
-        limits = {slow: faults.LIMIT_SECONDS} if slow else {}
+        limits = {slow: world.patience} if slow else {}
         reach = (
             Pausing(self._struck) if model in (faults.CANCELLED, faults.PARALLEL) else self._struck
         )
@@ -67,8 +67,8 @@ class Run:
         else:
             told = self._told()
         struck = self._struck
-        kept = tuple(c for c in struck.made if isinstance(self._world.plan(c.tool), plans.Final))
         declared = self._declared
+        kept = let_through(self._world, struck.made, declared.standing)
         seen = Seen(struck.struck, struck.effects, declared.traces, declared.told, kept)
         fault = (self._model, self._at)
         return judged(self._world, self._task, fault, self._place, told, seen)

@@ -60,6 +60,8 @@ class World(Protocol):
     name: str
     secrets: frozenset[str]
     """Arguments that must not be written down; a session keeps them for its inverses."""
+    patience: float
+    """Seconds after which an answer is late; every call is over long before."""
 
     def __hash__(self) -> int:
         """A world is known by itself."""

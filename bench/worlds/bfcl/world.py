@@ -23,6 +23,7 @@ from bfcl_eval.constants.executable_backend_config import CLASS_FILE_PATH_MAPPIN
 
 from bench.worlds import plans
 from bench.worlds.bfcl import car, files, people, tickets, trading, travel
+from bench.worlds.faults import AT_ONCE
 from bench.worlds.world import Args, GoldCall, Task, WorldError
 
 DATA: Final = Path(bfcl_eval.__file__).parent / "data"
@@ -49,6 +50,7 @@ class Bfcl:
     """
 
     secrets = frozenset({"access_token", "password", "client_secret", "refresh_token"})
+    patience = AT_ONCE
 
     def __init__(self, variant: str = "base") -> None:
         self.name = "bfcl" if variant == "base" else f"bfcl-{variant}"

@@ -21,6 +21,7 @@ from pydantic import BaseModel
 
 from bench.worlds import plans
 from bench.worlds.dojo import banking, office, slack
+from bench.worlds.faults import AT_ONCE
 from bench.worlds.world import Args, GoldCall, Task, WorldError
 
 SUITES: Final = ("banking", "slack", "workspace", "travel")
@@ -48,6 +49,7 @@ class Dojo:
     """
 
     secrets = frozenset({"password"})
+    patience = AT_ONCE
 
     def __init__(self, suite: str, *, rogue: bool = False) -> None:
         self.name = f"dojo-{suite}" + ("-rogue" if rogue else "")

@@ -10,7 +10,6 @@ Rules of this part:
 
 from __future__ import annotations
 
-import json
 import pickle
 import sys
 from collections.abc import Sequence
@@ -24,8 +23,10 @@ from loguru import logger
 from pydantic import BaseModel
 
 from bench.worlds import plans
+from bench.worlds.faults import AT_ONCE
 from bench.worlds.tau2 import airline, retail, telecom
-from bench.worlds.world import Args, GoldCall, Task, WorldError
+from bench.worlds.tau2.tasks import recorded
+from bench.worlds.world import Args, Task, WorldError
 
 logger.remove()
 logger.add(sys.stderr, level="CRITICAL")
@@ -48,6 +49,7 @@ class Tau2:
     """
 
     secrets: frozenset[str] = frozenset()
+    patience = AT_ONCE
 
     def __init__(self, domain: str, split: str = "base") -> None:
         self.name = f"tau2-{domain}"
@@ -55,16 +57,7 @@ class Tau2:
 
     def tasks(self) -> Sequence[Task]:
         """Return the tasks that have a recorded trajectory."""
-        folder = _DATA / self._domain
-        wanted = set(json.loads((folder / "split_tasks.json").read_text("utf-8"))[self._split])
-        entries = json.loads((folder / "tasks.json").read_text("utf-8"))
-        tasks = []
-        for entry in entries:
-            actions = (entry.get("evaluation_criteria") or {}).get("actions") or []
-            calls = tuple(GoldCall(action["name"], action["arguments"]) for action in actions)
-            if entry["id"] in wanted and calls:
-                tasks.append(Task(self.name, entry["id"], calls, entry))
-        return tasks
+        return recorded(self.name, _DATA / self._domain, self._split)
 
     def open(self, task: Task) -> Tau2Place:
         """Return a fresh database, brought into the task's initial state."""

@@ -1,0 +1,1 @@
+"""Worlds behind stdio servers of the Model Context Protocol."""

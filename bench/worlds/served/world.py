@@ -1,0 +1,103 @@
+"""The domains of tau2-bench behind stdio servers of the Model Context Protocol.
+
+Rules of this part:
+
+- The servers come from their packages as published, a process each. An agent reaches its world by
+  messages alone; inverses and probers do, too.
+- A server keeps the states of many tasks apart by a key, and one state in one file; the judge reads
+  the file. Its log of calls is no part of the state.
+- A key is used again once its world is gone, so that a server's memory stays bounded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import weakref
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+from bench.worlds import plans
+from bench.worlds.served import tasks as task_list
+from bench.worlds.served.server import Server
+from bench.worlds.tau2 import airline, retail
+from bench.worlds.tau2.tasks import recorded
+from bench.worlds.world import Args, Task
+
+DOMAINS: Final = ("retail", "airline", "mock")
+_TABLES: Final[dict[str, dict[str, plans.Plan]]] = {
+    "retail": retail.TABLE,
+    "airline": airline.TABLE,
+    "mock": task_list.TABLE,
+}
+_BESIDES: Final = {"calls", "domain", "task_id"}
+"""What a server writes into a state about itself."""
+
+
+class Served:
+    """The tasks of one domain, behind a server.
+
+    Args:
+        domain: retail, airline or mock.
+    """
+
+    secrets: frozenset[str] = frozenset()
+    patience = 2.0
+
+    def __init__(self, domain: str) -> None:
+        self.name = f"mcp-{domain}"
+        self._domain = domain
+        self._numbers = count()
+        self._free: list[str] = []
+
+    def tasks(self) -> Sequence[Task]:
+        """Return the tasks that have a recorded trajectory."""
+        return recorded(self.name, _data(self._domain))
+
+    def open(self, task: Task) -> ServedPlace:
+        """Return a fresh state of a task on the server."""
+        key = self._free.pop() if self._free else f"tau2/{self._domain}/{next(self._numbers)}"
+        place = ServedPlace(_server(self._domain), self._domain, task.name, key)
+        weakref.finalize(place, self._free.append, key)
+        return place
+
+    def plan(self, tool: str) -> plans.Plan:
+        """Return the row of a tool; what is not listed is a read."""
+        return _TABLES[self._domain].get(tool, plans.Read())
+
+
+class ServedPlace:
+    """One state on a server."""
+
+    def __init__(self, server: Server, domain: str, task: str, key: str) -> None:
+        self._server, self._key = server, key
+        self._file = Path(server.folder, f"{hashlib.sha256(key.encode()).hexdigest()}.json")
+        server.call("reset_state", {"domain": domain, "task_id": task, "state_key": key})
+
+    def call(self, tool: str, args: Args) -> Any:
+        """Call a tool; raise `WorldError` when it answers with an error."""
+        return self._server.call(tool, {**args, "state_key": self._key})["parsed_content"]
+
+    def snapshot(self) -> Any:
+        """Return the state."""
+        state = json.loads(self._file.read_text("utf-8"))
+        return {key: part for key, part in state.items() if key not in _BESIDES}
+
+    def fingerprint(self) -> Any:
+        """Return something that differs when the state does."""
+        return json.dumps(self.snapshot(), sort_keys=True)
+
+
+@cache
+def _server(domain: str) -> Server:
+    return Server(f"tau2_{domain}_mcp.server", f"TAU2_{domain.upper()}_MCP_STATE_DIR")
+
+
+def _data(domain: str) -> Path:
+    data = Path(str(files(f"tau2_{domain}_mcp"))) / "data"
+    inner = data / "tau2" / "domains" / domain
+    return inner if inner.is_dir() else data
