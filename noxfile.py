@@ -5,8 +5,11 @@ Rules of this part:
 - This file is the one truth; `run.py`, `tox.ini` and continuous integration only call it.
 - The tag `ci` marks what every change must pass, the tag `full` the whole matrix; the tag `alone`
   what must not share the machine with another session.
-- Every environment is installed under `constraints/`. No session writes into the repository:
-  caches lie beside the environments, so that a read-only clone can be tested.
+- Every environment is installed under `constraints/`, and holds one agent framework at most: what
+  frameworks require may conflict. See `tools/places.py`; a session that needs them all is made
+  once for each place.
+- No session writes into the repository: caches lie beside the environments, so that a read-only
+  clone can be tested.
 - A session whose tests write JUnit files puts them into `AGENT_SAGA_RESULTS` when that is set.
 """
 
@@ -22,15 +25,14 @@ import nox
 from nox.command import CommandFailed
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from tools import interpreters, pages
+from tools import interpreters, pages, places
 
 ROOT = Path(__file__).resolve().parent
-CORE = "agent-saga-core"
-TESTING = "packages/agent-saga-testing"
-PACKAGES = [
-    CORE,
-    *sorted(f"packages/{p.parent.name}" for p in ROOT.glob("packages/*/pyproject.toml")),
-]
+CORE, TESTING = places.CORE, places.TESTING
+PACKAGES = list(places.packages())
+FRAMEWORKS = list(places.frameworks())
+SHARED = list(places.shared())
+PLACES = [places.SHARED, *FRAMEWORKS]
 PYTHONS = list(interpreters.SUPPORTED)
 PEERS = {
     "larzstate": "larzstate==0.1.0",
@@ -38,7 +40,6 @@ PEERS = {
     "safeact": "safeact==0.0.2",
     "sagaz": "sagaz==1.5.0",
 }
-FRAMEWORKS = ["packages/agent-saga-langgraph"]
 GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")
 
 nox.needs_version = ">=2026.4"
@@ -49,7 +50,18 @@ nox.options.sessions = ["lint", "imports", "typing", "tests"]
 
 os.environ["PATH"] = interpreters.search_path(os.environ.get("PATH", os.defpath))
 for _setting in ("UV_CONSTRAINT", "UV_BUILD_CONSTRAINT", "PIP_CONSTRAINT"):
-    os.environ.setdefault(_setting, str(ROOT / "constraints" / "latest.txt"))
+    os.environ.setdefault(_setting, str(places.constraints(places.SHARED)))
+
+
+def names(folders: list[str]) -> list[str]:
+    """Return how the sessions of these packages or places are called."""
+    return [Path(folder).name for folder in folders]
+
+
+def pinned(place: str, *, lowest: bool = False) -> dict[str, str]:
+    """Return the environment of an installer in a place."""
+    pins = str(places.constraints(place, lowest=lowest))
+    return {"UV_CONSTRAINT": pins, "PIP_CONSTRAINT": pins}
 
 
 def group(name: str) -> list[str]:
@@ -57,19 +69,25 @@ def group(name: str) -> list[str]:
     return list(nox.project.dependency_groups(GROUPS, name))
 
 
-def install(session: nox.Session, *groups: str, packages: list[str] = PACKAGES) -> None:
+def install(
+    session: nox.Session, *groups: str, packages: list[str] = SHARED, lowest: bool = False
+) -> None:
     """Install packages of this workspace to be edited in place, and dependency groups.
 
     A group that is named after a package is what its tests need beside it.
     """
+    place = places.place_of(packages)
     lines = [line for name in groups for line in group(name)]
-    session.install(*edited(packages), *lines, *needed(packages))
+    env = pinned(place, lowest=lowest)
+    session.install(*edited(packages), *lines, *needed(packages), env=env)
 
 
 def needed(packages: list[str]) -> list[str]:
-    """Return what the tests of these packages need beside them."""
-    names = [Path(package).name for package in packages]
-    return [line for name in names if name in GROUPS["dependency-groups"] for line in group(name)]
+    """Return what the tests of these packages need beside them: of a framework's, or of all."""
+    place = places.place_of(packages)
+    chosen = packages if place == places.SHARED else [place]
+    known = [name for name in names(chosen) if name in GROUPS["dependency-groups"]]
+    return [line for name in known for line in group(name)]
 
 
 def edited(packages: list[str]) -> list[str]:
@@ -82,6 +100,16 @@ def beside(package: str) -> list[str]:
     return list(dict.fromkeys([CORE, TESTING, package]))
 
 
+def inside(place: str) -> list[str]:
+    """Return the packages that are installed in a place."""
+    return SHARED if place == places.SHARED else beside(place)
+
+
+def tested(place: str) -> list[str]:
+    """Return the packages whose tests run in a place."""
+    return SHARED if place == places.SHARED else [place]
+
+
 def caches(session: nox.Session) -> Path:
     """Return the folder for the caches of this session's tools."""
     folder = Path(session.cache_dir) / session.name
@@ -89,14 +117,21 @@ def caches(session: nox.Session) -> Path:
     return folder
 
 
-def pytest(session: nox.Session, *arguments: str, results: str = "tests", **env: str) -> None:
+def pytest(
+    session: nox.Session,
+    *arguments: str,
+    results: str = "tests",
+    python: str = "python",
+    **env: str,
+) -> None:
     """Run pytest with all caches outside the repository."""
     folder = caches(session)
-    command = ["python", "-m", "pytest", "-q", "-o", f"cache_dir={folder / 'pytest'}"]
+    command = [python, "-m", "pytest", "-q", "-o", f"cache_dir={folder / 'pytest'}"]
     if "AGENT_SAGA_RESULTS" in os.environ:
         command.append(f"--junitxml={os.environ['AGENT_SAGA_RESULTS']}/{results}.xml")
     own = {"HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis"), **env}
-    session.run(*command, *arguments, *session.posargs, env=own)
+    external = python != "python"
+    session.run(*command, *arguments, *session.posargs, env=own, external=external)
 
 
 def tests_of(package: str) -> str:
@@ -115,15 +150,17 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session(tags=["ci"])
-@nox.parametrize("package", PACKAGES[1:], ids=[Path(name).name for name in PACKAGES[1:]])
+@nox.parametrize("package", PACKAGES[1:], ids=names(PACKAGES[1:]))
 def packages(session: nox.Session, package: str) -> None:
-    """Each other package's tests, on one Python."""
+    """Each other package's tests, on one Python; a framework's pages and examples, too."""
     install(session, "test", packages=beside(package))
     pytest(session, tests_of(package))
+    if package in FRAMEWORKS:
+        pytest(session, "tests/frameworks", results="frameworks")
 
 
 @nox.session(python=PYTHONS, tags=["full"])
-@nox.parametrize("package", PACKAGES[1:], ids=[Path(name).name for name in PACKAGES[1:]])
+@nox.parametrize("package", PACKAGES[1:], ids=names(PACKAGES[1:]))
 def matrix(session: nox.Session, package: str) -> None:
     """Each other package's tests, on every supported Python."""
     install(session, "test", packages=beside(package))
@@ -133,38 +170,37 @@ def matrix(session: nox.Session, package: str) -> None:
 @nox.session(python=PYTHONS, tags=["full"])
 def lowest(session: nox.Session) -> None:
     """The core's tests with the oldest dependencies that it claims to work with."""
-    pins = str(ROOT / "constraints" / "lowest.txt")
-    environ = {"UV_CONSTRAINT": pins, "PIP_CONSTRAINT": pins}
-    session.install(*edited(beside(CORE)), *group("test"), *needed([CORE]), env=environ)
+    install(session, "test", packages=beside(CORE), lowest=True)
     pytest(session, tests_of(CORE))
 
 
 @nox.session(tags=["full"])
-@nox.parametrize("package", FRAMEWORKS, ids=[Path(name).name for name in FRAMEWORKS])
+@nox.parametrize("package", FRAMEWORKS, ids=names(FRAMEWORKS))
 def oldest(session: nox.Session, package: str) -> None:
     """Each framework package's tests with the oldest framework that it claims to work with."""
-    pins = str(ROOT / "constraints" / "lowest.txt")
-    environ = {"UV_CONSTRAINT": pins, "PIP_CONSTRAINT": pins}
-    chosen = beside(package)
-    session.install(*edited(chosen), *group("test"), *needed(chosen), env=environ)
+    install(session, "test", packages=beside(package), lowest=True)
     pytest(session, tests_of(package))
 
 
 @nox.session(tags=["full"])
-def conformance(session: nox.Session) -> None:
-    """Every backend of every port against its kit."""
-    install(session, "test")
-    pytest(session, "-m", "conformance", *map(tests_of, PACKAGES))
+@nox.parametrize("place", PLACES, ids=names(PLACES))
+def conformance(session: nox.Session, place: str) -> None:
+    """Every backend of every port, and every framework, against its kit."""
+    install(session, "test", packages=inside(place))
+    pytest(session, "-m", "conformance", *map(tests_of, tested(place)))
 
 
 @nox.session(tags=["full"])
-def crash(session: nox.Session) -> None:
+@nox.parametrize("place", PLACES, ids=names(PLACES))
+def crash(session: nox.Session, place: str) -> None:
     """Tests that kill real processes, three times over: a race may need company."""
-    install(session, "test")
+    install(session, "test", packages=inside(place))
+    across = ["tests"] if place == places.SHARED else []
     for number, turn in enumerate(("first", "second", "third"), start=1):
         env = {"AGENT_SAGA_CRASH_CASES": "3400", "AGENT_SAGA_CRASH_SEED": str(number)}
         env["AGENT_SAGA_FULL"] = "1"
-        pytest(session, "-m", "crash", *map(tests_of, PACKAGES), "tests", results=turn, **env)
+        chosen = ["-m", "crash", "--ignore=tests/frameworks", *map(tests_of, tested(place))]
+        pytest(session, *chosen, *across, results=turn, **env)
 
 
 @nox.session(tags=["full"])
@@ -174,7 +210,7 @@ def property(session: nox.Session) -> None:
     deep = ("-m", "property", "--hypothesis-profile=deep")
     env = {"AGENT_SAGA_MODEL_STATES": "120000", "AGENT_SAGA_POWER_CASES": "3000"}
     env["AGENT_SAGA_FULL"] = "1"
-    pytest(session, *deep, *map(tests_of, PACKAGES), **env)
+    pytest(session, *deep, *map(tests_of, SHARED), **env)
 
 
 @nox.session(tags=["full"])
@@ -202,33 +238,31 @@ def imports(session: nox.Session) -> None:
 
 
 @nox.session(tags=["ci", "full"])
-def typing(session: nox.Session) -> None:
+@nox.parametrize("place", PLACES, ids=names(PLACES))
+def typing(session: nox.Session, place: str) -> None:
     """Types of everything that is shipped, of programs, and of calls as users write them."""
-    install(session, "typing")
-    shipped = [f"{package}/src" for package in PACKAGES]
-    programs = ["noxfile.py", "run.py", "tools", "bench", "examples"]
-    cache = f"--cache-dir={caches(session)}"
-    session.run("mypy", cache, *shipped, *programs, "tests/typing")
+    install(session, "typing", packages=inside(place))
+    session.run("mypy", f"--cache-dir={caches(session)}", *places.typed(place))
 
 
 @nox.session(tags=["ci", "full"])
 def workspace(session: nox.Session) -> None:
     """Tests across packages: layout, packaging, the public door, the guarantees' tests."""
     install(session, "test")
-    others = ["--ignore=tests/docs", "--ignore=tests/examples"]
+    others = [f"--ignore=tests/{name}" for name in ("docs", "examples", "frameworks")]
     pytest(session, "tests", *others)
 
 
 @nox.session(tags=["ci", "full"])
 def docs(session: nox.Session) -> None:
-    """Every code block and every link of every page."""
+    """Every link of every page, and every code block; those of a framework run in its place."""
     install(session, "test")
     pytest(session, "tests/docs")
 
 
 @nox.session(tags=["ci", "full"])
 def examples(session: nox.Session) -> None:
-    """Every example as a user starts it."""
+    """Every example as a user starts it; those of a framework run in its place."""
     install(session, "test")
     pytest(session, "tests/examples")
 
@@ -250,29 +284,64 @@ def wheels(session: nox.Session) -> None:
     """
     with tempfile.TemporaryDirectory(prefix="agent-saga-wheels-") as folder:
         built = _build(session, Path(folder, "dist"))
+        copy = _copy_tests(Path(folder, "copy"))
         session.install(str(built[CORE]))
         session.run("python", str(ROOT / "tools" / "installed.py"), CORE)
-        for names in pages.installs():
-            session.install(
-                *[str(wheel) for name, wheel in built.items() if Path(name).name in names]
-            )
-        session.install(*map(str, built.values()), *group("test"), *needed(PACKAGES))
-        session.chdir(_copy_tests(Path(folder, "copy")))
-        session.run("python", str(ROOT / "tools" / "installed.py"))
-        for package in PACKAGES:
-            results = Path(package).name
-            pytest(session, *_chosen(package), results=results, PYTHONSAFEPATH="1")
-        session.chdir(ROOT)
+        for place in PLACES:
+            _test_wheels(session, place, built, copy)
+
+
+def _test_wheels(session: nox.Session, place: str, built: dict[str, Path], copy: Path) -> None:
+    """Install the wheels of a place as the pages say, and test them there."""
+    python = "python"
+    if place != places.SHARED:
+        python = _environment(session, copy.parent / Path(place).name)
+    _install_apart(session, python, place, [str(built[CORE])])
+    for told in pages.installs():
+        chosen = [package for package in inside(place) if Path(package).name in told]
+        if len(chosen) == len(told):
+            _install_apart(session, python, place, [str(built[one]) for one in chosen])
+    wheels = [str(built[package]) for package in inside(place)]
+    _install_apart(session, python, place, [*wheels, *group("test"), *needed(inside(place))])
+    with session.chdir(copy):
+        checks = str(ROOT / "tools" / "installed.py")
+        session.run(python, checks, external=python != "python")
+        for package in tested(place):
+            results, env = Path(package).name, {"PYTHONSAFEPATH": "1"}
+            pytest(session, *_chosen(package), results=results, python=python, **env)
+
+
+def _environment(session: nox.Session, folder: Path) -> str:
+    """Make an environment beside the session's own, and return its Python."""
+    uv = shutil.which("uv")
+    made = [uv, "venv", "--quiet", "--python", session.python] if uv else ["python", "-m", "venv"]
+    session.run(*map(str, made), str(folder), external=True)
+    return str(folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
+
+
+def _install_apart(session: nox.Session, python: str, place: str, lines: list[str]) -> None:
+    env = pinned(place)
+    if python == "python":
+        session.install(*lines, env=env)
+    elif uv := shutil.which("uv"):
+        command = [uv, "pip", "install", "--quiet", "--python", python]
+        session.run(*command, *lines, env=env, external=True)
+    else:
+        command = [python, "-m", "pip", "install", "--quiet"]
+        session.run(*command, *lines, env=env, external=True)
 
 
 def _chosen(package: str) -> list[str]:
     """What is run of a package's tests where they have run once already.
 
-    The random and the killing ones run again only in the full matrix.
+    The random and the killing ones run again only in the full matrix; of a framework's package only
+    what tells whether the wheel is whole.
     """
     tests = tests_of(package)
     if "AGENT_SAGA_FULL" in os.environ:
         return [tests]
+    if package in FRAMEWORKS:
+        return [f"{tests}/test_package.py"]
     return [tests, "-m", "not property and not crash", f"--ignore={tests}/faults"]
 
 
@@ -286,8 +355,8 @@ def _build(session: nox.Session, output: Path) -> dict[str, Path]:
         else:
             command = ["python", "-m", "pip", "wheel", "--quiet", "--no-deps", str(ROOT / package)]
             session.run(*command, "--wheel-dir", str(output))
-    names = {package: Path(package).name.replace("-", "_") for package in PACKAGES}
-    return {package: next(output.glob(f"{name}-*.whl")) for package, name in names.items()}
+    stems = {package: Path(package).name.replace("-", "_") for package in PACKAGES}
+    return {package: next(output.glob(f"{stem}-*.whl")) for package, stem in stems.items()}
 
 
 def _copy_tests(tree: Path) -> Path:
@@ -311,7 +380,7 @@ def bench(session: nox.Session) -> None:
 @nox.session(tags=["full", "alone"])
 def ratios(session: nox.Session) -> None:
     """Judge the times of all figures, too, each as a ratio to its floor."""
-    install(session, packages=[CORE, *FRAMEWORKS])
+    install(session, packages=[CORE, "packages/agent-saga-langgraph"])
     session.run("python", "bench/bench_core.py", *session.posargs)
     session.run("python", "bench/bench_langgraph.py")
 
@@ -379,7 +448,7 @@ def lock(session: nox.Session) -> None:
     """Resolve all dependencies anew and write `constraints/`."""
     for name in ("UV_CONSTRAINT", "UV_BUILD_CONSTRAINT"):
         os.environ.pop(name, None)
-    session.run(sys.executable, "-m", "tools.lock")
+    session.run(sys.executable, "-m", "tools.lock", *session.posargs)
 
 
 @nox.session(python=False)

@@ -8,15 +8,12 @@ from importlib import metadata
 
 import pytest
 
-from tools import interpreters, lock, tree
+from tools import interpreters, lock, places, tree
 
-CORE = "agent-saga-core"
-PACKAGES = [
-    tree.ROOT / CORE,
-    *sorted(p.parent for p in tree.ROOT.glob("packages/*/pyproject.toml")),
-]
+PACKAGES = [tree.ROOT / folder for folder in places.packages()]
 OTHERS = PACKAGES[1:]
-CONSTRAINTS = sorted(lock.OUTPUT.glob("*.txt"))
+PLACES = [places.SHARED, *places.frameworks()]
+CONSTRAINTS = sorted(places.CONSTRAINTS.glob("*.txt"))
 
 
 def project(folder):
@@ -84,9 +81,17 @@ def test_a_package_depends_on_a_range_of_the_core_and_on_no_sibling(folder):
     assert re.fullmatch(r"agent-saga-core>=[\d.]+(dev0)?,<[\d.]+", ours[0])
 
 
-@pytest.mark.parametrize("folder", PACKAGES, ids=name)
+@pytest.mark.parametrize("folder", OTHERS, ids=name)
+def test_a_package_imports_no_sibling(folder):
+    own = folder.name.replace("-", "_")
+    for path in folder.glob("src/**/*.py"):
+        imported = re.findall(r"(?m)^\s*(?:from|import) (agent_saga\w*)", path.read_text("utf-8"))
+        assert set(imported) <= {own, "agent_saga"}, path
+
+
+@pytest.mark.parametrize("folder", places.shared())
 def test_entry_points_lead_somewhere(folder):
-    for entry in metadata.distribution(folder.name).entry_points:
+    for entry in metadata.distribution(folder.rpartition("/")[2]).entry_points:
         assert entry.load() is not None
 
 
@@ -104,16 +109,45 @@ def test_constraints_are_plain_pins(path):
         assert line.startswith("# ") or re.fullmatch(r"[a-z0-9-]+==[\w.]+( ; .*)?", line), line
 
 
-def test_every_dependency_is_pinned():
-    settings = tomllib.loads((tree.ROOT / "pyproject.toml").read_text("utf-8"))
-    wanted = [line for group in settings["dependency-groups"].values() for line in group]
-    wanted += [line for folder in PACKAGES for line in project(folder)["project"]["dependencies"]]
+def groups():
+    return project(tree.ROOT)["dependency-groups"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("lowest", [False, True])
+def test_every_dependency_is_pinned_in_every_place(place, lowest):
+    chosen = lock.packages(place)
+    wanted = [
+        line for folder in chosen for line in project(tree.ROOT / folder)["project"]["dependencies"]
+    ]
+    wanted += [line for group in lock.groups(place, lowest=lowest) for line in groups()[group]]
     names = {bare(line) for line in wanted if isinstance(line, str)}
-    assert {n for n in names if not n.startswith("agent-saga")} <= pins(lock.OUTPUT / "latest.txt")
+    ours = {n for n in names if n.startswith("agent-saga")}
+    assert names - ours <= pins(places.constraints(place, lowest=lowest))
 
 
-def test_the_lowest_constraints_are_the_declared_bounds():
-    lowest = (lock.OUTPUT / "lowest.txt").read_text("utf-8")
-    for requirement in project(PACKAGES[0])["project"]["dependencies"]:
+def test_every_group_of_requirements_is_pinned_at_its_latest_somewhere():
+    assert set(groups()) == {
+        group for place in PLACES for group in lock.groups(place, lowest=False)
+    }
+
+
+def test_the_constraints_are_those_of_the_places():
+    files = {places.constraints(place, lowest=low) for place in PLACES for low in (False, True)}
+    assert set(CONSTRAINTS) == files
+
+
+@pytest.mark.parametrize("folder", [places.CORE, *places.frameworks()])
+def test_the_lowest_constraints_are_the_declared_bounds(folder):
+    lowest = places.constraints(places.place_of([folder]), lowest=True).read_text("utf-8")
+    for requirement in project(tree.ROOT / folder)["project"]["dependencies"]:
         dependency, _, bound = requirement.partition(">=")
-        assert re.search(rf"^{dependency}=={re.escape(bound)}(\.0)*$", lowest, re.MULTILINE)
+        if dependency.startswith("agent-saga"):
+            continue
+        bound = re.match(r"[\d.]+", bound).group()
+        assert re.search(rf"^{dependency}=={re.escape(bound)}(\.0)*( ;.*)?$", lowest, re.MULTILINE)
+
+
+def test_two_frameworks_are_never_installed_together():
+    with pytest.raises(ValueError, match="cannot be installed together"):
+        places.place_of(["packages/one", "packages/two"], ("packages/one", "packages/two"))

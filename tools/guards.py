@@ -17,7 +17,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tools import guarantees
+from tools import guarantees, places
 
 _FAILED, _GREEN = 1, 0
 _PER_TEST_SECONDS = 30
@@ -64,7 +64,7 @@ def _files(name: str) -> list[str]:
     """Return the test files bound to an id; a marked kit stands for all that may use it."""
     files = guarantees.bound().get(name, set())
     if any("src" in path.relative_to(guarantees.ROOT).parts for path in files):
-        return ["agent-saga-core/tests", *map(str, guarantees.ROOT.glob("packages/*/tests"))]
+        return [f"{package}/tests" for package in places.shared()]
     return sorted(map(str, files))
 
 

@@ -14,7 +14,7 @@ Rules of this part:
 - A block's lines keep their numbers: a traceback names the line of the page.
 - Nothing is skipped: a block that cannot run is fenced as `text`.
 
-Called as `python -m tools.pages PAGE`; `tests/docs` does so for every page.
+Called as `python -m tools.pages PAGE`; `tests/docs` and `tests/frameworks` do so for every page.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tools import tree
+from tools import places, tree
 
 _FENCE = re.compile(r"^(?P<indent> *)(?P<fence>```+)(?P<language>[\w-]*)[^\n`]*$")
+_RUN = {"python", "output", "console"}
 _FILE = re.compile(r"# (?P<name>\w+\.py)\n")
 _FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 PIP = "pip install "
@@ -87,6 +88,16 @@ def commands(page: str) -> list[str]:
     """Return every command that a page tells its readers to give."""
     consoles = [block for block in blocks(page) if block.language == "console"]
     return [line[2:] for block in consoles for line in block.text.splitlines() if line[:2] == "$ "]
+
+
+def running(place: str) -> list[Path]:
+    """Return the pages of a place that have something to run; see `tools.places`."""
+    found = [
+        path for path in tree.files() if path.suffix == ".md" and places.home_of(path) == place
+    ]
+    return [
+        path for path in found if any(b.language in _RUN for b in blocks(path.read_text("utf-8")))
+    ]
 
 
 def installs() -> list[tuple[str, ...]]:

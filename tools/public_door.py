@@ -6,12 +6,15 @@ Rules of this part:
   have one, the testing package one for each of its parts. Each name is described by its kind and by
   what a caller can see: signatures, public methods, members, bases among public classes, an error's
   code.
+- A framework package's door can be described only where the framework is installed; its contract
+  lies with the package's tests.
 - The description is the same on every supported Python; what differs between them is left out.
 - The core's door loads its names late, which type checkers cannot follow; a stub beside it says the
   same to them.
 - A change of the contract is made on purpose: this program writes it, a person reads what changed.
 
-Called as `python -m tools.public_door` to write `tests/public_door.json` and the stub.
+Called as `python -m tools.public_door` to write `tests/public_door.json`, the stub, and the
+contract of each framework package that is installed.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tools import places
+
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "tests" / "public_door.json"
 STUB = ROOT / "agent-saga-core" / "src" / "agent_saga" / "__init__.pyi"
@@ -33,20 +38,31 @@ STUB = ROOT / "agent-saga-core" / "src" / "agent_saga" / "__init__.pyi"
 
 def main() -> int:
     """Write the contract of all doors, and the stub."""
-    contract = {name: describe(importlib.import_module(name)) for name in doors()}
-    FILE.write_text(json.dumps(contract, indent=2, sort_keys=True) + "\n", "utf-8")
+    _write(FILE, {name: describe(importlib.import_module(name)) for name in doors()})
+    for package in places.installed():
+        _write(file_of(package), describe(importlib.import_module(places.import_name(package))))
     STUB.write_text(stub(importlib.import_module("agent_saga")), "utf-8")
-    print(f"Wrote {FILE} and {STUB}")
+    print(f"Wrote {STUB}")
     return 0
 
 
+def _write(path: Path, contract: dict[str, Any]) -> None:
+    path.write_text(json.dumps(contract, indent=2, sort_keys=True) + "\n", "utf-8")
+    print(f"Wrote {path}")
+
+
+def file_of(package: str) -> Path:
+    """Return the file that holds the contract of a framework package's door."""
+    return ROOT / package / "tests" / "public_door.json"
+
+
 def doors() -> list[str]:
-    """Return the names of all public modules."""
+    """Return the names of all public modules of what knows no framework."""
     testing = importlib.import_module("agent_saga_testing")
     parts = pkgutil.walk_packages(testing.__path__, "agent_saga_testing.")
     public = [part.name for part in parts if not part.name.rpartition(".")[2].startswith("_")]
     shown = [name for name in public if hasattr(importlib.import_module(name), "__all__")]
-    return ["agent_saga", "agent_saga_langgraph", *shown]
+    return ["agent_saga", *shown]
 
 
 def stub(door: Any) -> str:

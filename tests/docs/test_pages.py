@@ -1,17 +1,16 @@
-"""Every page tells the truth: its blocks run, its links lead somewhere, its programs exist."""
+"""Every page tells the truth: its blocks run, its links lead somewhere, its programs exist.
+
+The blocks of a framework's pages run where it is installed: `tests/frameworks`.
+"""
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 
-from tools import pages, tree
+from tools import pages, places, starting, tree
 
-RUN = {"python", "console", "output"}
 PAGES = [path for path in tree.files() if path.suffix == ".md"]
 LINK = re.compile(r"\[[^\]]*\]\((?!\w+:)([^)#\s]*)(#[^)\s]*)?\)")
 PROGRAM = re.compile(r"\bpython3? (?:-m pytest )?((?:examples|bench|tests)/[\w/]+\.py|run\.py)")
@@ -31,21 +30,15 @@ def anchors(path):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("path", [p for p in PAGES if RUN & languages(p)], ids=name)
+@pytest.mark.parametrize("path", pages.running(places.SHARED), ids=name)
 def test_the_blocks_of_a_page_run(path, tmp_path):
-    environ = {k: v for k, v in os.environ.items() if not k.startswith("AGENT_SAGA")}
-    environ["PYTHONPATH"] = os.pathsep.join([str(tree.ROOT), environ.get("PYTHONPATH", "")])
-    command = [sys.executable, "-Wdefault", "-m", "tools.pages", str(path)]
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env=environ,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = starting.page(path, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_a_page_uses_one_framework_at_most(path):
+    assert places.home_of(path) in (places.SHARED, *places.frameworks())
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 from langchain_core.tools import tool
 from langgraph.types import interrupt
@@ -11,6 +14,9 @@ from agent_saga.plugins.registry import process_handlers
 from agent_saga_langgraph import compensable, read_only
 from agent_saga_testing.integration.driver import QUICK
 from agent_saga_testing.world import World
+
+# What lies beside the tests: each framework's package has modules of these names.
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 class Shop:

@@ -6,47 +6,43 @@ framework with them; a version of it that is not supported is refused then, nami
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
+from agent_saga.kit.frameworks.door import found
+from agent_saga_langgraph.versions import RANGES
+
 _HOME = {
-    "GraphApprovals": "asking",
-    "SagaAgent": "agent",
-    "SagaCallbackHandler": "telling",
-    "SagaMiddleware": "middleware",
-    "SagaToolNode": "nodes",
-    "approve": "asking",
-    "compensable": "declarations",
-    "deny": "asking",
-    "irreversible": "declarations",
-    "last_report": "running",
-    "read_only": "declarations",
-    "rollback_to": "travel",
-    "rollback_to_sync": "travel",
-    "safe_tool": "tools",
-    "saga_agent": "agent",
-    "saga_boundary": "boundaries",
-    "saga_node": "effect_nodes",
-    "saga_run": "running",
-    "saga_run_sync": "running",
-    "saga_stream": "streams",
-    "saga_stream_sync": "streams",
-    "tool_node_kwargs": "nodes",
-    "wrap_tool": "tools",
-    "wrap_tools": "tools",
+    "GraphApprovals": ".asking",
+    "SagaAgent": ".agent",
+    "SagaCallbackHandler": ".telling",
+    "SagaMiddleware": ".middleware",
+    "SagaToolNode": ".nodes",
+    "approve": ".asking",
+    "compensable": "agent_saga.kit.frameworks.declarations",
+    "deny": ".asking",
+    "irreversible": "agent_saga.kit.frameworks.declarations",
+    "last_report": ".running",
+    "read_only": "agent_saga.kit.frameworks.declarations",
+    "rollback_to": ".travel",
+    "rollback_to_sync": ".travel",
+    "safe_tool": ".tools",
+    "saga_agent": ".agent",
+    "saga_boundary": ".boundaries",
+    "saga_node": ".effect_nodes",
+    "saga_run": ".running",
+    "saga_run_sync": ".running",
+    "saga_stream": ".streams",
+    "saga_stream_sync": ".streams",
+    "tool_node_kwargs": ".nodes",
+    "wrap_tool": ".tools",
+    "wrap_tools": ".tools",
 }
 
 __all__ = sorted(_HOME)  # noqa: PLE0605 - a list; the linter wants it spelt out a third time
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module 'agent_saga_langgraph' has no attribute {name!r}")
-    importlib.import_module("agent_saga_langgraph.versions").check()
-    value = getattr(importlib.import_module(f"agent_saga_langgraph.{home}"), name)
-    globals()[name] = value
-    return value
+    return found(__name__, _HOME, RANGES, name)
 
 
 def __dir__() -> list[str]:

@@ -21,7 +21,7 @@ from langgraph.pregel import Pregel
 
 from agent_saga.errors import ConfigurationError
 from agent_saga.kit.agent_kit import AgentKit
-from agent_saga_langgraph.declarations import Declarations
+from agent_saga.kit.frameworks.declarations import Declarations
 from agent_saga_langgraph.plans import Asked
 from agent_saga_langgraph.running import saga_run, saga_run_sync
 from agent_saga_langgraph.streams import saga_stream, saga_stream_sync

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_saga.engine.boundary import current_scope
 from agent_saga.errors import NoBoundary
-from agent_saga_langgraph.declarations import Declarations, checked, from_policy, undeclared
+from agent_saga.kit.frameworks.declarations import Declarations, checked, from_policy, undeclared
 from agent_saga_langgraph.tools import is_read, is_wrapped, wrap_as
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from agent_saga_langgraph import versions
+from agent_saga.kit.frameworks import versions
+from agent_saga_langgraph.versions import LANGCHAIN, PACKAGE
 
-versions.check(versions.LANGCHAIN)
+versions.check(PACKAGE, LANGCHAIN)
 
 from langchain.agents.middleware import AgentMiddleware  # noqa: E402 - after it was found fit
 
@@ -22,7 +23,7 @@ from agent_saga_langgraph.calls import Calls  # noqa: E402
 
 if TYPE_CHECKING:
     from agent_saga.kit.agent_kit import AgentKit
-    from agent_saga_langgraph.declarations import Declarations
+    from agent_saga.kit.frameworks.declarations import Declarations
 
 
 class SagaMiddleware(AgentMiddleware[Any, Any]):

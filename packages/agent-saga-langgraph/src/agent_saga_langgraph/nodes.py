@@ -14,7 +14,7 @@ from agent_saga_langgraph.tools import wrap_tools
 
 if TYPE_CHECKING:
     from agent_saga.kit.agent_kit import AgentKit
-    from agent_saga_langgraph.declarations import Declarations
+    from agent_saga.kit.frameworks.declarations import Declarations
 
 
 class SagaToolNode(ToolNode):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent_saga.kit.frameworks.versions import text
 from agent_saga.plugins.markers import hookimpl
-from agent_saga_langgraph.versions import RANGES, text
+from agent_saga_langgraph.versions import RANGES
 
 if TYPE_CHECKING:
     from agent_saga.plugins.integrations import IntegrationRegistry

@@ -38,14 +38,14 @@ from agent_saga.errors import (
     SagaForked,
     SagaUnwinding,
 )
-from agent_saga.kit.tools import tool as bare_tool
-from agent_saga_langgraph.declarations import (
+from agent_saga.kit.frameworks.declarations import (
     Declaration,
     Declarations,
     checked,
     from_policy,
     undeclared,
 )
+from agent_saga.kit.tools import tool as bare_tool
 from agent_saga_langgraph.effects import KEY, Effect, calling
 
 if TYPE_CHECKING:

@@ -1,64 +1,15 @@
-"""Which versions of the frameworks this package works with.
-
-Rules of this part:
-
-- It imports no framework: it reads the versions of what is installed.
-- A version outside the range is refused by name, with the command that installs another one.
-"""
+"""Which versions of the frameworks this package works with; it imports none of them."""
 
 from __future__ import annotations
 
-import re
-from importlib import metadata
-from typing import Final, TypeAlias
+from typing import Final
 
-from agent_saga.errors import ConfigurationError
+from agent_saga.kit.frameworks.versions import Bounds
 
-Bounds: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
+PACKAGE: Final = "agent-saga-langgraph"
 
 RANGES: Final[dict[str, Bounds]] = {
     "langgraph": ((1, 2), (2,)),
     "langchain-core": ((1, 4), (2,)),
 }
 LANGCHAIN: Final[dict[str, Bounds]] = {"langchain": ((1, 3), (2,))}
-
-
-def check(ranges: dict[str, Bounds] | None = None) -> None:
-    """Refuse frameworks that are too old, too new, or not installed.
-
-    Args:
-        ranges: by distribution, the first version that works and the first that does not.
-
-    Raises:
-        ConfigurationError: one of them is not in its range.
-    """
-    for name, bounds in (RANGES if ranges is None else ranges).items():
-        found = _installed(name)
-        if found is None or not bounds[0] <= _numbers(found) < bounds[1]:
-            raise _unfit(name, bounds, found)
-
-
-def text(bounds: Bounds) -> str:
-    """Return a range as requirements write it."""
-    low, high = (".".join(map(str, bound)) for bound in bounds)
-    return f">={low},<{high}"
-
-
-def _installed(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    release = re.match(r"\d+(\.\d+)*", version)
-    return tuple(map(int, release.group().split("."))) if release else ()
-
-
-def _unfit(name: str, bounds: Bounds, found: str | None) -> ConfigurationError:
-    what = f"{name} {found} is installed" if found else f"{name} is not installed"
-    return ConfigurationError(
-        f"agent-saga-langgraph needs {name}{text(bounds)}, and {what}.",
-        fix=f'pip install "{name}{text(bounds)}"',
-    )

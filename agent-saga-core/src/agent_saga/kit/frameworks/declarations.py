@@ -6,9 +6,9 @@ Rules of this part:
 
 - A read may run again: one that failed or was interrupted changed nothing.
 - A tool that the code leaves out is what the policy of the kit's gate declares it to be.
-- A tool that interrupts its graph runs again from its first line when the graph is resumed. If all
-  its interrupts come before its effect, `asks_first=True` says so; otherwise an interrupted call
-  has an unknown outcome, and is not repeated.
+- Some frameworks run a tool that interrupts them again from its first line when they are resumed.
+  If all its interrupts come before its effect, `asks_first=True` says so; otherwise an interrupted
+  call has an unknown outcome, and is not repeated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Declaration:
     Args:
         semantics: its kind of effect.
         compensate: how its inverse is derived, for a COMPENSABLE one.
-        options: further options of `agent_saga.engine.tool.declare`, and `asks_first`.
+        options: further options of `agent_saga.engine.tool.declare`, and of the package.
     """
 
     __slots__ = ("options",)
@@ -49,7 +49,8 @@ def compensable(compensate: object, **options: Any) -> Declaration:
     Args:
         compensate: a template (`refund.using(id="$.id")`), a dict of `handler` and `kwargs`, or a
             factory on the raw result. Where runs can be interrupted the inverse must have a name.
-        options: `asks_first`, and further options of `agent_saga.engine.tool.declare`.
+        options: further options of `agent_saga.engine.tool.declare`, and of the framework's
+            package, such as `asks_first` where tools can interrupt a run.
     """
     return Declaration(ActionSemantics.COMPENSABLE, compensate, **options)
 
