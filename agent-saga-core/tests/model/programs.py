@@ -24,6 +24,7 @@ from agent_saga.controls.switch.store import SwitchStore
 from agent_saga.errors import AgentSagaError
 from agent_saga.recovery.claim import Place
 from agent_saga.recovery.daemon import Daemon
+from agent_saga.recovery.proofs import Proofs
 from agent_saga.recovery.queue import cases, retry_case
 from agent_saga.runtime.composition import Runtime
 
@@ -221,7 +222,7 @@ def _place(process: Process) -> Place:
     wal = ModelWAL(stage().log, process)
     runtime = Runtime(wal=wal, settings=SETTINGS)
     runtime.store = ModelStore(process)
-    return Place(runtime.engine(), wal, runtime.store)
+    return Place(runtime.engine(), wal, runtime.store, Proofs())
 
 
 def _locks_of_owner(here: Stage) -> list[Path]:

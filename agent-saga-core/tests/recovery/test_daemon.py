@@ -444,7 +444,7 @@ def test_the_process_identity_is_in_the_claim(log, world):
     assert claim["reason"] == "recover"
 
 
-def test_a_pass_reads_the_log_at_most_twice(log, world, monkeypatch):
+def test_a_pass_reads_the_log_at_most_twice_and_proves_each_writer_once(log, world, monkeypatch):
     for number in range(4):
         dead(log, f"open{number}")
     past = log.past("reopened").begin()
@@ -457,15 +457,16 @@ def test_a_pass_reads_the_log_at_most_twice(log, world, monkeypatch):
     begin = EnvelopeScan.__init__
 
     def counted(scan, folder, writer, *args, **options):
-        reads.append(writer)
+        reads.append((writer, options.get("verify", False)))
         begin(scan, folder, writer, *args, **options)
 
     monkeypatch.setattr(EnvelopeScan, "__init__", counted)
-    monkeypatch.setattr(surveying, "scan_writer", None)
     outcomes = by_saga(log.daemon().recover_all())
     assert outcomes.pop("reopened") == "needs a human"
     assert set(outcomes.values()) == {"undone"}
-    assert set(Counter(reads).values()) == {2}
+    times = Counter(reads)
+    assert {count for (_, proves), count in times.items() if not proves} == {2}
+    assert {count for (_, proves), count in times.items() if proves} == {1}
 
 
 @pytest.mark.parametrize(

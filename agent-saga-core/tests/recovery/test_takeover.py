@@ -14,7 +14,7 @@ from agent_saga import AgentKit, FileWAL
 from agent_saga.domain.records import Ev
 from agent_saga.errors import ClaimRefused, RecoveryError, SagaFenced, StateError, WALError
 from agent_saga.recovery import claim as claiming
-from agent_saga.recovery import survey as surveying
+from agent_saga.recovery import proofs as proving
 from agent_saga.recovery.claim import claimed
 from agent_saga.recovery.recover import recover_one
 from agent_saga.recovery.survey import survey
@@ -662,8 +662,10 @@ def test_who_writes_after_being_taken_for_dead_is_read_again(log, world, monkeyp
 def test_a_log_that_has_not_changed_is_not_read_again(log, world, monkeypatch):
     past = one_dead(log)
     found = seen_dead(log, past)
-    monkeypatch.setattr(surveying, "scan_writer", None)
-    one = recover_one(place_of(log.daemon()), found, by="it", dead_since=0.0)
+    place = place_of(log.daemon())
+    found = place.proved(found)
+    monkeypatch.setattr(proving, "proof_of", None)
+    one = recover_one(place, found, by="it", dead_since=0.0)
     assert one.outcome == "undone"
     assert world.undone == ["a"]
 

@@ -12,6 +12,7 @@ from agent_saga.cli.reading import read_log
 from agent_saga.domain.views import SagaView
 from agent_saga.errors import SagaSuspended
 from agent_saga.recovery.claim import Place
+from agent_saga.recovery.proofs import Proofs
 from agent_saga.wal.format import Record
 from agent_saga.wal.reader import scan
 
@@ -78,7 +79,7 @@ class Shop:
     def place(self) -> Place:
         engine = self.kit.runtime.engine()
         assert isinstance(engine.wal, FileWAL)
-        return Place(engine, engine.wal, self.kit.runtime.store)
+        return Place(engine, engine.wal, self.kit.runtime.store, Proofs())
 
     def recover(self) -> Any:
         daemon = RecoveryDaemon(str(self.log), settings=QUICK)

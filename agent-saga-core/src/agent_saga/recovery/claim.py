@@ -7,7 +7,9 @@ Rules of this part (R3, *Takeover*):
    held.
 2. The store raises the epoch atomically: of all who saw one epoch, one gets the next.
 3. The fence is written into every writer's lock file that wrote about the saga; then everything
-   those writers handed over is synced and read again, to its end.
+   those writers handed over is synced and read again, to its end and against its chain. A writer
+   that was taken for dead and has written since is read like one that lives: a verdict of death may
+   be wrong, and whoever comes back must not find its last words overheard.
    If the store knew of a later epoch than the log that was read, somebody else may have acted
    meanwhile: then every writer is read, and a claimer that acted is not overridden.
 4. SAGA_CLAIM, durable, names for each writer the last record that was read. Whatever that writer
@@ -34,8 +36,9 @@ from agent_saga.domain.records import Ev
 from agent_saga.engine.ports import Engine
 from agent_saga.errors import AgentSagaError, ClaimRefused, RecoveryError, StateError
 from agent_saga.recovery.calls import running_calls
+from agent_saga.recovery.proofs import Proofs
 from agent_saga.recovery.quarantine import check_not_quarantined
-from agent_saga.recovery.survey import Found, look, read_again
+from agent_saga.recovery.survey import Found, look
 from agent_saga.state.base import StateStore, one
 from agent_saga.state.claims import Claim, claim_key, clear, raise_epoch, rebuild, release
 from agent_saga.state.document import Doc
@@ -63,11 +66,17 @@ class Place(NamedTuple):
         engine: runs the inverses; its log is the claimer's own writer in the same directory.
         wal: the same log, as the file log that it is.
         store: holds the epochs.
+        proofs: what is known of the writers' chains.
     """
 
     engine: Engine
     wal: FileWAL
     store: StateStore
+    proofs: Proofs
+
+    def proved(self, found: Found) -> Found:
+        """Return a saga as the chains of its writers tell it."""
+        return self.proofs.proved(self.wal.path, found, self.wal.port)
 
 
 class Claimed(NamedTuple):
@@ -116,6 +125,8 @@ def claimed(
         view = held.enter_context(View(place.wal.port, place.wal.path))
         if found is None:
             found = _found(place, saga)
+        if not found.proved:
+            found = place.proved(found)
         proved = ""
         if check is not None:
             check(found)
@@ -297,6 +308,11 @@ def _check_claimer(place: Place, found: Found, doc: Doc) -> None:
     if dead is None:
         raise ClaimRefused(f"Saga {found.id} is being taken over by the writer {claimer}.")
     dead.close()
+    if not place.proofs.is_whole(place.wal.path, claimer, place.wal.port):
+        raise RecoveryError(
+            f"Saga {found.id} was taken over by the writer {claimer}, whose log was changed.",
+            fix="Look at the world before anything is undone: agent-saga verify tells more.",
+        )
 
 
 def _read_to_the_end(place: Place, found: Found, epoch: int) -> Found:
@@ -307,7 +323,7 @@ def _read_to_the_end(place: Place, found: Found, epoch: int) -> Found:
             sync_writer(place.wal.path, writer, place.wal.port)
     place.wal.drain()
     alone = epoch == found.effective.highest + 1
-    again = read_again(place.wal.path, found, place.wal.port) if alone else _found(place, found.id)
+    again = place.proved(found if alone else _found(place, found.id))
     if again.effective.epoch != found.effective.epoch or set(again.writers) - set(found.writers):
         raise ClaimRefused(f"Saga {found.id} changed hands while it was being claimed.")
     return again

@@ -12,6 +12,8 @@ Rules of this part:
 - What could not be finished is tried again later and later, also by a daemon that was started
   again: the log tells how often one died over a saga. A person is told once.
 - Nothing is kept of sagas that are settled.
+- What is acted on is proved first: a saga whose records are not as they were written is a human's
+  case.
 - Failing closed: what cannot be read, proved, fenced or stored is not acted on, and is reported.
 """
 
@@ -30,6 +32,7 @@ from agent_saga.recovery.cases import case_of, is_case
 from agent_saga.recovery.claim import OWNED, Place
 from agent_saga.recovery.hold import forget, held, hold_text
 from agent_saga.recovery.notices import Notices
+from agent_saga.recovery.proofs import Proofs
 from agent_saga.recovery.recover import (
     ELSEWHERE,
     FAILED,
@@ -109,6 +112,7 @@ class Daemon:
         by: who recovers, for the record.
         told: called with each saga that needs a human, once for as long as it does.
         notices: tells the notifiers of plugins of new cases.
+        proofs: what is known of the writers' chains; its own when not given.
     """
 
     def __init__(
@@ -119,7 +123,9 @@ class Daemon:
         by: str = "recovery",
         told: Iterable[Callable[[Recovered], object]] = (),
         notices: Notices | None = None,
+        proofs: Proofs | None = None,
     ) -> None:
+        self._proofs = Proofs() if proofs is None else proofs
         self._notices = notices
         self._place = place
         self.path = path
@@ -144,6 +150,7 @@ class Daemon:
         """
         self._dead = dead_writers(self.path, known=self._dead)
         found = survey(self.path, dead=self._dead, keep=True)
+        self._proofs.expect(found.sagas.values())
         self._forget_all_but(found)
         for saga in found.sagas.values():
             with contextlib.suppress(Exception):  # it is told when the saga's turn comes
@@ -196,6 +203,7 @@ class Daemon:
             if recoverable(found) or unsettled(found):
                 return self._tried(found, patient=patient)
             if is_case(found) and not self._owner_lives(found):
+                found = self._proofs.proved(self.path, found)
                 return Recovered(found.id, name, NEEDS_HUMAN, case_of(found))
         except AgentSagaError as error:
             return Recovered(found.id, name, FAILED, error.message)
@@ -212,6 +220,7 @@ class Daemon:
         since = self._owner_dead_since(found)
         if since is None:
             return Recovered(found.id, name, LIVE, "its process lives")
+        found = self._proofs.proved(self.path, found)
         if found.problems:
             return Recovered(found.id, name, NEEDS_HUMAN, case_of(found))
         place = self._place()

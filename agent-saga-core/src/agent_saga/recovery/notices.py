@@ -81,8 +81,9 @@ class Notices:
 
     def _told(self, path: str, notifiers: Mapping[str, Notifier]) -> bool:
         """Tell every notifier of every case; return whether all of them know of all."""
-        found = {case.id: case for case in cases(path)}
-        store = self._place().store
+        place = self._place()
+        found = {case.id: case for case in cases(path, place.proofs)}
+        store = place.store
         known = dict(store.scan(PREFIX))
         for key in known.keys() - {f"{PREFIX}{saga}" for saga in found}:
             store.transact([key], one(key, lambda _: (None, None)), durable=False)

@@ -3,7 +3,8 @@
 Rules of this part:
 
 - The queue is what the log says: sagas that ended with something standing, or whose records cannot
-  be trusted. Nothing else is stored, so nothing can be lost or forgotten.
+  be trusted; those that recovery would act on are proved for it. Nothing else is stored, so nothing
+  can be lost or forgotten.
 - Closing is a named person's act with a reason, recorded; it runs nothing. Whoever closes a saga
   has seen what is wrong with its records: what comes later is a case again. Retrying takes the saga
   over and unwinds what is left, in order, under the same rules as recovery.
@@ -21,31 +22,40 @@ from agent_saga.engine.saga import Saga
 from agent_saga.errors import IllegalTransition, RecoveryError, WALError
 from agent_saga.recovery.cases import case_of, is_case
 from agent_saga.recovery.claim import OWNED, Place, claimed, give_back
+from agent_saga.recovery.proofs import Proofs
 from agent_saga.recovery.rebuild import rebuilt
-from agent_saga.recovery.recover import Recovered, bare, undo_saga
+from agent_saga.recovery.recover import Recovered, bare, recoverable, undo_saga, unsettled
 from agent_saga.recovery.survey import Found, survey
 from agent_saga.recovery.suspended import held
 from agent_saga.wal.encoding import masked
-from agent_saga.wal.takeover import dead_writer
+from agent_saga.wal.takeover import dead_writer, dead_writers
 
 __all__ = ["case_of", "cases", "close_case", "is_case", "named", "retry_case", "said"]
 
 _RETRIED = frozenset({SagaState.PARTIAL, SagaState.STUCK, SagaState.REOPENED})
 
 
-def cases(path: str) -> list[Found]:
+def cases(path: str, proofs: Proofs | None = None) -> list[Found]:
     """Return the sagas that need a human, oldest first.
 
     Args:
         path: the log's directory.
+        proofs: what is known of the writers' chains, where that is kept.
 
     Raises:
         WALError: the directory as a whole is no log that can be read.
     """
-    found = [saga for saga in survey(path).sagas.values() if is_case(saga)]
-    return sorted(
-        (saga for saga in found if not _lives(path, saga)), key=lambda saga: saga.view.began
-    )
+    proofs = Proofs() if proofs is None else proofs
+    found = survey(path, dead=dead_writers(path)).sagas.values()
+    looked_at = [saga for saga in found if _may_be_case(saga) and not _lives(path, saga)]
+    proofs.expect(looked_at)
+    proved = [proofs.proved(path, saga) for saga in looked_at]
+    return sorted(filter(is_case, proved), key=lambda saga: saga.view.began)
+
+
+def _may_be_case(found: Found) -> bool:
+    """Whether a saga is a case, or becomes one when its records prove to be changed."""
+    return is_case(found) or recoverable(found) or unsettled(found)
 
 
 def _lives(path: str, found: Found) -> bool:

@@ -118,6 +118,9 @@ def recover_one(place: Place, found: Found, *, by: str, dead_since: float) -> Re
     """
     name = found.view.name
     try:
+        found = found if found.proved else place.proved(found)
+        if found.problems:
+            return Recovered(found.id, name, NEEDS_HUMAN, case_of(found))
         with claimed(
             place, found.id, reason="recover", by=by, check=_check_open, found=found
         ) as claim:

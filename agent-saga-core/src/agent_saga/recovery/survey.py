@@ -6,9 +6,7 @@ Rules of this part:
 - A saga whose writer's log is damaged behind its beginning may have lost records: it is a human's
   case, and never undone by itself. A torn tail is none: what it held was never confirmed to
   anybody.
-- What a writer left that was proved dead before it was read has been read to its end, unless its
-  log has changed since: then the proof was wrong. Of the others a claimer reads again what they
-  wrote, and nothing else.
+- What is read here is believed for looking only; what is acted on is proved first (`proofs`).
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from agent_saga.wal.format import Record
 from agent_saga.wal.gathering import gather_open, gather_some
 from agent_saga.wal.keeping import keep_checkpoint
 from agent_saga.wal.os_port import OsPort
-from agent_saga.wal.reader import Damage, broken, scan_writer
+from agent_saga.wal.reader import Damage, broken
 from agent_saga.wal.takeover import LogState, log_state
 
 _NOTHING: Mapping[str, LogState] = {}
@@ -44,6 +42,7 @@ class Found:
         damages: the places of the log that cannot be read.
         damaged_writers: the writers of the log of which something cannot be read, with the last
             sequence that is missing.
+        proved: whether the records were read against the chains of their writers.
     """
 
     __slots__ = (
@@ -53,6 +52,7 @@ class Found:
         "damages",
         "effective",
         "id",
+        "proved",
         "records",
         "view",
         "writers",
@@ -68,6 +68,7 @@ class Found:
         self.id = saga
         self.records = records
         self.complete = complete
+        self.proved = False
         self.writers = {record.writer: record for record in records}
         self.damages = list(damages)
         self.damaged_writers = _last_damages(damages)
@@ -133,31 +134,6 @@ def look_at(path: str | os.PathLike[str], sagas: Iterable[str]) -> dict[str, Fou
     """Return several sagas, settled or not, reading the log once; those that it has, by id."""
     gathered = gather_some(path, set(sagas))
     return {s: Found(s, own, gathered.damages) for s, own in gathered.records.items()}
-
-
-def read_again(path: str, found: Found, port: OsPort) -> Found:
-    """Return a saga with what those of its writers wrote since that were not dead before.
-
-    A writer that was taken for dead and has written since is read again like one that lives: a
-    verdict of death may be wrong, and whoever comes back must not find its last words overheard.
-    Nobody else can have written about it if the epoch that was seen could be raised.
-    """
-    changing = {
-        writer
-        for writer in found.writers
-        if writer not in found.complete or found.complete[writer] != log_state(path, writer, port)
-    }
-    if not changing:
-        return found
-    records = [record for record in found.records if record.writer not in changing]
-    damages: list[Damage] = [*found.damages]
-    for writer in changing:
-        for record in scan_writer(path, writer, port):
-            if isinstance(record, Damage):
-                damages.append(record)
-            elif record.saga == found.id:
-                records.append(record)
-    return Found(found.id, records, damages, found.complete)
 
 
 def _states(path: str | os.PathLike[str], dead: Iterable[str]) -> dict[str, LogState]:

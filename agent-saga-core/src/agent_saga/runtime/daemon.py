@@ -29,6 +29,7 @@ from agent_saga.recovery.claim import Place
 from agent_saga.recovery.daemon import Daemon, Result
 from agent_saga.recovery.hold import hold_text, looked_up
 from agent_saga.recovery.notices import Notices
+from agent_saga.recovery.proofs import Proofs
 from agent_saga.recovery.queue import cases, close_case, retry_case
 from agent_saga.recovery.recover import Recovered, recoverable
 from agent_saga.recovery.survey import Found, survey
@@ -39,6 +40,7 @@ from agent_saga.state.address import open_state
 from agent_saga.state.base import StateStore
 from agent_saga.wal.base import BaseWAL
 from agent_saga.wal.file import FileWAL
+from agent_saga.wal.takeover import dead_writers
 
 log = logging.getLogger("agent_saga.recovery")
 T = TypeVar("T")
@@ -79,13 +81,16 @@ class RecoveryDaemon:
                 fix="Give the path of a log in files.",
             )
         self._store: StateStore | None = None
+        self._proofs = Proofs()
         own = dict(notifiers or {})
 
         def everybody() -> dict[str, Notifier]:
             return {**process_plugins().notifiers.as_mapping(), **own}
 
         notices = Notices(self._place, everybody)
-        self._daemon = Daemon(self._place, wal.path, by=by, told=told, notices=notices)
+        self._daemon = Daemon(
+            self._place, wal.path, by=by, told=told, notices=notices, proofs=self._proofs
+        )
 
     def _place(self) -> Place:
         engine = self._runtime.engine()
@@ -95,7 +100,7 @@ class RecoveryDaemon:
         if self._store is None:
             self._store = open_state(wal.address)
         bounded = engine.timing._replace(undo_bounded=True, wait_to_settle=True)
-        return Place(engine.with_timing(bounded), wal, self._store)
+        return Place(engine.with_timing(bounded), wal, self._store, self._proofs)
 
     def recover_all(self, *, undo_held: bool = False) -> Any:
         """Make one pass over the log and recover everything that can be.
@@ -203,14 +208,14 @@ class RecoveryDaemon:
     def missing_handlers(self) -> list[str]:
         """Return the names of inverses that open sagas need and that are not registered here."""
         self._runtime.engine()
-        open_sagas = [s for s in survey(self._daemon.path).sagas.values() if recoverable(s)]
-        needed = set().union(*[saga.view.handlers_needed() for saga in open_sagas])
+        open_sagas = self._proved(recoverable)
+        needed = set().union(*[s.view.handlers_needed() for s in open_sagas if not s.problems])
         return sorted(needed - set(process_handlers().compensators))
 
     def plans(self) -> list[Plan]:
         """Return what recovery would do about each saga that is not settled."""
         engine = self._runtime.engine()
-        found = [saga for saga in survey(self._daemon.path).sagas.values() if not saga.view.clean]
+        found = self._proved(lambda saga: not saga.settled)
         held = looked_up(self._daemon.path, self._place().store, [saga.view for saga in found])
         texts = {saga: hold_text(hold) for saga, hold in held.items()}
         return [plan(engine, saga)._replace(held=texts.get(saga.id, "")) for saga in found]
@@ -221,11 +226,19 @@ class RecoveryDaemon:
         Raises:
             UndoRefused: the log has no such saga, or the saga no such step.
         """
-        return plan(self._runtime.engine(), known(self._daemon.path, saga), to)
+        found = self._proofs.proved(self._daemon.path, known(self._daemon.path, saga))
+        return plan(self._runtime.engine(), found, to)
+
+    def _proved(self, asked: Callable[[Found], bool]) -> list[Found]:
+        """Return the sagas of a kind that are not settled, as their chains tell them."""
+        path = self._daemon.path
+        found = [s for s in survey(path, dead=dead_writers(path)).sagas.values() if asked(s)]
+        self._proofs.expect(found)
+        return [self._proofs.proved(path, saga) for saga in found]
 
     def cases(self) -> list[Found]:
         """Return the sagas that need a human, oldest first."""
-        return cases(self._daemon.path)
+        return cases(self._daemon.path, self._proofs)
 
     def retry(self, saga: str, *, by: str) -> Recovered:
         """Undo what is left of a case; see `recovery.queue.retry_case`."""

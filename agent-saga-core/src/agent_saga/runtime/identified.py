@@ -50,6 +50,7 @@ from agent_saga.errors import (
 )
 from agent_saga.recovery.claim import Place, claimed
 from agent_saga.recovery.hold import forget
+from agent_saga.recovery.proofs import Proofs
 from agent_saga.recovery.rebuild import rebuilt
 from agent_saga.recovery.survey import Found, look
 from agent_saga.recovery.suspended import overdue
@@ -99,7 +100,7 @@ def identified(engine: Engine, store: StateStore, options: BoundaryOptions) -> S
             f"A saga with an id of its own needs a log in files, not {wal.address}.",
             fix="Give the kit wal='a path'.",
         )
-    place = Place(engine, wal, store)
+    place = Place(engine, wal, store, Proofs())
     found = _recorded(wal.path, key, resume=options.resume)
     if found is None and options.fork_at is not None:
         raise ForkRefused(f"The log has no saga {key!r}; there is nothing to go another way from.")

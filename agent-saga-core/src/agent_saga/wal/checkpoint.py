@@ -44,6 +44,7 @@ __all__ = [
     "Checkpoint",
     "Covered",
     "File",
+    "first_record_of",
     "identities",
     "is_closed",
     "read_checkpoint",
@@ -300,7 +301,7 @@ def _places(
         ValueError: one of them does not.
     """
     paths = [os.path.join(folder, name) for name, *_ in files]
-    firsts = [_first_of(port, path) for path in paths]
+    firsts = [first_record_of(port, path) for path in paths]
     found: dict[bytes, _Place] = {}
     by_file: dict[int, list[bytes]] = {}
     for line in wanted:
@@ -313,8 +314,13 @@ def _places(
     return found
 
 
-def _first_of(port: OsPort, place: str) -> int:
-    """The first sequence of a file."""
+def first_record_of(port: OsPort, place: str) -> int:
+    """The first sequence of a file.
+
+    Raises:
+        ValueError: it does not begin with a record.
+        OSError: it cannot be read.
+    """
     for length in (_TAIL, MAX_LINE):
         line, ended, _ = _read(port, place, length, 0).partition(b"\n")
         if ended:

@@ -7,6 +7,8 @@ Rules of this part:
 - At a bad place d of a writer: a later good record whose watermark is d or more means **damage**
   (d had been durable): it is told, and reading goes on behind it. Else it is a **torn tail**:
   what follows was never confirmed, and reading of this writer stops there.
+- Where the chain is checked, a whole record whose hash does not follow was changed: it is damage
+  also at the end, since what tears a line leaves no whole one.
 - A record may stand twice, with the same bytes: a segment that failed was written again from the
   watermark on. It is read once. Another record under the same sequence is damage.
 - A line of a format that this version does not read is told as such; the others are read.
@@ -350,9 +352,10 @@ class WriterScan:
                     return _REWRITTEN
                 elif later.mark >= wanted:
                     return _DAMAGE
+        changed = record is not None and record.seq == wanted
         begins = wanted == 1 and line.offset == line.zeros == 0
         foreign = begins and line.data and format_of(line.data) is None
-        return _DAMAGE if foreign else _TORN
+        return _DAMAGE if changed or foreign else _TORN
 
     def _reason(self, line: Line, record: Record | None) -> str:
         if line.problem:

@@ -135,6 +135,10 @@ class EnvelopeScan:
         """Begin with a file at whose beginning a sequence comes next, all before it durable."""
         self.expected, self.highest_mark = expected, expected - 1
 
+    def begin_inside(self, expected: int) -> None:
+        """Begin with a file whose first record is trusted, and of which nothing else is known."""
+        self.expected, self.highest_mark, self.previous = expected, 0, b""
+
     def read(self, index: int) -> bool:
         """Read one segment; False at the first line that is not simply the next one."""
         try:
@@ -241,7 +245,8 @@ class EnvelopeScan:
         """As `_handed`, for the lines that fit the chain."""
         good, previous = 0, self.previous
         for line in lines:
-            follows = _hash_after(line, previous) or _hash_behind(gap_of(line))
+            follows = _hash_after(line, previous) if previous else _stated(line)
+            follows = follows or _hash_behind(gap_of(line))
             if follows is None:
                 break
             previous = follows
@@ -264,6 +269,14 @@ def _hash_after(line: bytes, previous: bytes) -> bytes | None:
     found = sha256(previous + line[:at] + digest).digest()
     told = b2a_base64(found, newline=False).translate(_TO_URL, b"=")
     return found if told == line[-45:-2] else None
+
+
+def _stated(line: bytes) -> bytes | None:
+    """Return the hash that a line carries."""
+    try:
+        return hash_bytes(line[-45:-2])
+    except ValueError:
+        return None
 
 
 def _hash_behind(gap: Gap | None) -> bytes | None:

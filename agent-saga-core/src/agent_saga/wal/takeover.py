@@ -44,8 +44,9 @@ __all__ = [
     "sync_writer",
 ]
 
-LogState = tuple[tuple[str, int, int], ...]
-"""What a writer's log looks like from outside: name, size and last change of each segment."""
+LogState = tuple[tuple[str, int, int, int, int], ...]
+"""What a writer's log looks like from outside: each segment's name, inode, size, last change of its
+content and of anything about it; the last one is not for an editor to choose."""
 
 _TICK_NS: Final = 50_000_000
 _WHOLE_NS: Final = 1_000_000_000
@@ -238,7 +239,10 @@ def log_state(path: str, writer: str, port: OsPort | None = None) -> LogState | 
         return None
     if any(is_recent(seen.st_mtime_ns) for _, seen in found):
         return None
-    return tuple((name, seen.st_size, seen.st_mtime_ns) for name, seen in found)
+    return tuple(
+        (name, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
+        for name, seen in found
+    )
 
 
 def is_recent(changed_ns: int) -> bool:

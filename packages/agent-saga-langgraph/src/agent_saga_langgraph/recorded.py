@@ -11,6 +11,7 @@ from agent_saga.domain.records import Ev
 from agent_saga.engine.saga import Saga
 from agent_saga.errors import ConfigurationError
 from agent_saga.recovery.claim import Place
+from agent_saga.recovery.proofs import Proofs
 from agent_saga.recovery.rebuild import rebuilt
 from agent_saga.recovery.survey import Found, look, look_at
 from agent_saga.runtime.composition import Runtime
@@ -36,7 +37,7 @@ class Recorded:
         """Where sagas of the log are undone."""
         engine = self._runtime.engine()
         bounded = engine.timing._replace(undo_bounded=True, wait_to_settle=True)
-        return Place(engine.with_timing(bounded), self._wal, self._runtime.store)
+        return Place(engine.with_timing(bounded), self._wal, self._runtime.store, Proofs())
 
     @property
     def _wal(self) -> FileWAL:

@@ -1,0 +1,144 @@
+"""Is what a saga's records say proved? Nothing is undone, resumed or retried from others.
+
+Rules of this part:
+
+- The records of a saga are read once more, each writer's against its chain, from the saga's first
+  record to the writer's end: whoever changes one, takes one out or puts one in breaks the chain
+  there or behind it. What is found counts like any other damage: the saga is a human's case.
+- The records that are acted on are those that were read so. What was proved of a log that has not
+  changed since is not read again.
+- A claim names the last record that it had read of each writer; another one in its place was
+  changed since.
+- Heads are not signed: a log that was rewritten to its end is not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from agent_saga.domain.effective import facts_of
+from agent_saga.domain.records import Ev
+from agent_saga.recovery.survey import Found
+from agent_saga.wal.format import Record
+from agent_saga.wal.os_port import OsPort
+from agent_saga.wal.proof import UNATTESTED, Proof, attested, proof_of
+from agent_saga.wal.reader import Damage, broken
+from agent_saga.wal.takeover import LogState, has_left, log_state
+from agent_saga.wal.view import View
+
+__all__ = ["Proofs"]
+
+
+class Proofs:
+    """Proves sagas, and remembers which logs were read for it and have not changed since."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Proof] = {}
+        self._from: dict[str, int] = {}
+        self._attested: set[tuple[str, str]] = set()
+
+    def expect(self, sagas: Iterable[Found]) -> None:
+        """Say which sagas will be asked about, so that a writer is read once for all of them."""
+        lowest: dict[str, int] = {}
+        for saga in sagas:
+            for writer, seq in _firsts(saga).items():
+                lowest[writer] = min(seq, lowest.get(writer, seq))
+        self._from = lowest
+        self._known = {w: proof for w, proof in self._known.items() if w in lowest}
+
+    def proved(self, path: str, found: Found, port: OsPort | None = None) -> Found:
+        """Return a saga as its chains tell it; what is wrong with them is among its problems.
+
+        Args:
+            path: the log's directory.
+            found: the saga, as it was read before.
+            port: the system calls.
+
+        Raises:
+            WALError: the directory as a whole is no log that can be read.
+        """
+        port = OsPort() if port is None else port
+        records: list[Record] = []
+        damages = list(found.damages)
+        states: dict[str, LogState] = {}
+        with View(port, path) as view:
+            for writer, since in _firsts(found).items():
+                own = [record for record in found.records if record.writer == writer]
+                if not has_left(path, writer, port):
+                    proof = self._unchanged(path, writer, since, found, port)
+                    if proof is None:
+                        proof = self._read(view, path, writer, port, since, found.id)
+                        own = proof.records
+                    damages += proof.damages
+                    damages += self._unattested(view, path, writer, port, proof, since)
+                    if writer in found.complete and proof.state is not None:
+                        states[writer] = proof.state
+                records += own
+        damages += _changed_since_read(records)
+        now = Found(found.id, records, damages, states)
+        now.proved = True
+        return now
+
+    def is_whole(self, path: str, writer: str, port: OsPort) -> bool:
+        """Say whether a writer's log is as it was written, from its beginning to its end."""
+        if has_left(path, writer, port):
+            return True
+        with View(port, path) as view:
+            proof = proof_of(view, path, writer, port, since=1, saga="")
+            return not broken(proof.damages) and not self._unattested(
+                view, path, writer, port, proof, 1
+            )
+
+    def _unchanged(
+        self, path: str, writer: str, since: int, found: Found, port: OsPort
+    ) -> Proof | None:
+        """Return what is known of a writer, if its log is still as it was for the saga's reader."""
+        known = self._known.get(writer)
+        if known is None or known.since > since or known.state is None:
+            return None
+        same = known.state == found.complete.get(writer) == log_state(path, writer, port)
+        return known if same else None
+
+    def _read(
+        self, view: View, path: str, writer: str, port: OsPort, since: int, saga: str
+    ) -> Proof:
+        since = min(since, self._from.get(writer, since))
+        proof = proof_of(view, path, writer, port, since=since, saga=saga)
+        self._known[writer] = proof._replace(records=[])
+        return proof
+
+    def _unattested(
+        self, view: View, path: str, writer: str, port: OsPort, proof: Proof, since: int
+    ) -> list[Damage]:
+        """Return the files from which records left that nothing attests, behind a sequence."""
+        left = [one for one in proof.gaps if one[1] >= since]
+        if any((writer, digest) not in self._attested for _, _, digest in left):
+            self._attested = attested(view, path, port)
+        return [
+            Damage(writer, name, last, 0, UNATTESTED)
+            for name, last, digest in left
+            if (writer, digest) not in self._attested
+        ]
+
+
+def _firsts(found: Found) -> dict[str, int]:
+    """Return the first record of each writer of a saga."""
+    firsts: dict[str, int] = {}
+    for record in found.records:
+        firsts[record.writer] = min(record.seq, firsts.get(record.writer, record.seq))
+    return firsts
+
+
+def _changed_since_read(records: list[Record]) -> list[Damage]:
+    """Return the records in whose place a claim had read another one."""
+    there = {(record.writer, record.seq): str(record.hash) for record in records}
+    found = []
+    for record in records:
+        cuts = facts_of(record).get("cuts") if record.event == Ev.SAGA_CLAIM else None
+        for writer, cut in cuts.items() if isinstance(cuts, dict) else ():
+            if not isinstance(cut, dict) or type(cut.get("seq")) is not int or not cut.get("hash"):
+                continue
+            if there.get((writer, cut["seq"])) != cut["hash"]:
+                reason = f"the claim of writer {record.writer} had read another record there"
+                found.append(Damage(writer, "", cut["seq"], 0, reason))
+    return found
