@@ -25,7 +25,18 @@ def figures(effort: Effort) -> list[Figure]:
     del effort
     port = CountingPort()
     with work(port) as w, asyncio.Runner() as runner:
-        return [*_ways(w), *_steps(w), *runner.run(_all(w, Counter(port)))]
+        return [*_ways(w), *_steps(w), _syncs(w, port), *runner.run(_all(w, Counter(port)))]
+
+
+def _syncs(w: Work, port: CountingPort) -> Figure:
+    """Count the syncs of a COMPENSABLE step where no loop runs."""
+    with w.kit.transaction():
+        w.charge_sync(**ARGUMENTS)
+        before = port.syncs
+        for _ in range(5 * CALLS):
+            w.charge_sync(**ARGUMENTS)
+    each = (port.syncs - before) / (5 * CALLS)
+    return Figure(GROUP, "COMPENSABLE step, sync: syncs", each, "", 1.1, kind="counter")
 
 
 def _steps(w: Work) -> list[Figure]:

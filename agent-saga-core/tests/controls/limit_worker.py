@@ -31,10 +31,10 @@ def main(wal, world, most, calls, die="never"):
             os.kill(os.getpid(), signal.SIGKILL)
 
     if die == "before the intent":
-        rule = SharedLimits.check
+        rule = SharedLimits._judged
 
-        def check(self, call):
-            wait = rule(self, call)
+        def judged(self, limits, call):
+            wait = rule(self, limits, call)
             then = wait.then
 
             def last(answer, error):
@@ -44,7 +44,7 @@ def main(wal, world, most, calls, die="never"):
             wait.then = last
             return wait
 
-        SharedLimits.check = check
+        SharedLimits._judged = judged
     tool = kit.safe_tool(charge, "COMPENSABLE", name="charge")
     sys.stdout.write("ready\n")
     sys.stdout.flush()

@@ -30,6 +30,7 @@ from agent_saga.errors import ConfigurationError, StateError, StateUnavailable
 from agent_saga.recovery.recover import NEEDS_HUMAN, UNDONE
 from agent_saga.runtime.daemon import RecoveryDaemon
 from agent_saga.state.memory import MemoryStateStore
+from agent_saga.state.signal import FileSignal
 
 FAST = Settings(settle=2, settle_after=0.2, inverse_delay=0.0, cancel_grace=0.2, tool_threads=2)
 
@@ -530,3 +531,15 @@ def test_one_look_serves_the_steps_that_were_announced_before_it_and_no_other(
     wait = switch.recheck(call)
     with pytest.raises(Halted):
         wait.then(wait.request.blocking(), None)
+
+
+def test_a_look_at_a_signal_sees_its_first_ring_and_every_later_one(tmp_path):
+    signal = FileSignal(tmp_path / "signal")
+    for rev in range(1, 4):
+        seen = signal.seen()
+        assert not signal.moved(seen)
+        FileSignal(signal.path).ring(rev)
+        assert signal.moved(seen)
+        assert signal.seen() != seen
+    signal.path.unlink()
+    assert signal.moved(seen)

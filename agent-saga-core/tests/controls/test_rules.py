@@ -21,6 +21,7 @@ from agent_saga import (
     ConfigurationError,
     DecisionRule,
     DuplicateName,
+    PreFlightGate,
     RefusedError,
     Rule,
     all_of,
@@ -349,3 +350,51 @@ def test_an_inverse_without_effect_asks_nobody(gated, world):
     with kit.transaction():
         tool(5)
     assert world.amounts == [5]
+
+
+# --- what is laid out once for each tool ----------------------------------------------------------
+
+
+def test_a_rule_that_cannot_hold_for_a_tool_is_not_asked_at_its_calls():
+    asked = []
+
+    def seen(call):
+        asked.append(call.tool)
+        return True
+
+    gate = PreFlightGate([Rule("wires", all_of(tool_is("wire.*"), seen))]).composed()
+    for _ in range(2):
+        gate.judge(view(tool="look"))
+        with pytest.raises(RefusedError):
+            gate.judge(view(tool="wire.send"))
+    assert asked == ["wire.send"] * 2
+
+
+@pytest.mark.parametrize("rule", [tag_is("money"), all_of(tag_is("money"), tool_is("wire"))])
+def test_what_is_laid_out_for_a_tool_goes_by_its_tags_too(rule):
+    gate = PreFlightGate([Rule("no money", rule)]).composed()
+    for _ in range(2):
+        gate.judge(view(tags=()))
+        with pytest.raises(RefusedError):
+            gate.judge(view(tags=("money",)))
+
+
+@pytest.mark.parametrize("rule", [not_(tool_is("wire")), any_of(tool_is("wire"), tag_is("money"))])
+def test_rules_of_other_forms_are_asked_at_every_call(rule):
+    gate = PreFlightGate([Rule("held", rule)]).composed()
+    for tool, refused in (("look", True), ("wire", rule(view(tool="wire")))):
+        for _ in range(2):
+            if refused:
+                with pytest.raises(RefusedError):
+                    gate.judge(view(tool=tool))
+            else:
+                gate.judge(view(tool=tool))
+
+
+def test_who_makes_up_names_of_tools_fills_no_memory():
+    gate = PreFlightGate([Rule("wires", tool_is("wire"))]).composed()
+    for number in range(10_000):
+        gate.judge(view(tool=f"made up {number}"))
+    assert len(gate._plans) < 5_000
+    with pytest.raises(RefusedError):
+        gate.judge(view(tool="wire"))

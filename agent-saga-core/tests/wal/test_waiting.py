@@ -11,9 +11,11 @@ from collections.abc import Callable
 import pytest
 
 from agent_saga.errors import SagaFenced, WALBackpressure, WALPoisoned, WALStalled
+from agent_saga.wal import worker
 from agent_saga.wal.base import BackpressurePolicy
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.memory import MemoryWAL
+from agent_saga.wal.worker import Worker
 from agent_saga_testing.faults import FOR_EVER, FaultyPort
 from agent_saga_testing.waiting import until
 
@@ -140,10 +142,53 @@ def test_the_sync_of_an_outcome_waits_for_nothing_but_the_end_of_its_turn(open_l
     asyncio.run(main())
 
 
-def test_where_no_loop_runs_the_sync_of_an_outcome_starts_at_once(open_log):
+def test_where_no_loop_runs_the_sync_of_an_outcome_starts_soon(open_log):
     log, _ = begun(open_log)
-    seq, _ = log.append_out("STEP_COMMITTED", sync=True)
-    until(lambda: log.synced >= seq)
+    for _ in range(3):  # the first within the rest after a sync, maybe, or long after it
+        seq, _ = log.append_out("STEP_COMMITTED", sync=True)
+        until(lambda seq=seq: log.synced >= seq)
+        time.sleep(0.01)
+
+
+def test_where_no_loop_runs_an_outcome_and_the_next_announcement_share_one_sync(
+    open_log, monkeypatch
+):
+    monkeypatch.setattr(worker, "_REST", 3600.0)
+    log, port = begun(open_log)
+    for _ in range(3):
+        until(lambda: log._flusher._resting)
+        syncs = port.count("fdatasync")
+        seq, out = log.append_out("STEP_COMMITTED", sync=True)
+        assert out
+        assert log.written == seq
+        log.barrier_sync(log.append("STEP_INTENT"))
+        assert port.count("fdatasync") == syncs + 1
+
+
+def test_work_that_was_put_off_is_done_at_the_end_of_the_rest(monkeypatch):
+    monkeypatch.setattr(worker, "_REST", 0.05)
+    done: list[bool] = []
+
+    def work() -> float:
+        done.append(thread._put_off)
+        return 3600.0
+
+    thread = Worker("resting", work)
+    thread.kick()
+    until(lambda: thread._resting)
+    thread.kick_soon()
+    until(lambda: len(done) == 2)
+    assert done == [False, False]
+    assert thread.stop(10.0)
+
+
+def test_work_is_not_put_off_while_the_thread_does_not_rest():
+    done: list[int] = []
+    thread = Worker("resting", lambda: done.append(1))
+    for count in (1, 2):
+        thread.kick_soon()
+        until(lambda count=count: len(done) == count)
+    assert thread.stop(10.0)
 
 
 def test_a_crowd_shares_the_sync_of_its_turn_however_the_threads_alternate(open_log):

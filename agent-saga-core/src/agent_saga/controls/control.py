@@ -156,12 +156,16 @@ class Wait(Struct, eq=False):
         request: a use of a store, or a function to run.
         then: told the answer and the error (one of them is None); returns None to let the call go
             on or a further `Wait`, and raises `RefusedError` to refuse it.
-        at: the control's place in the gate; the gate sets it.
+        at: the control's place in the plan for the call; the gate sets it.
     """
 
     request: Use | Evaluate
     then: Callable[[Any, Exception | None], Wait | None]
     at: int = 0
+
+
+Judge = Callable[[CallView], "Wait | None"]
+"""Judges a call: lets it go on, refuses it by raising, or says what it must ask first."""
 
 
 class Surroundings(Struct, eq=False):
@@ -202,6 +206,13 @@ class Control:
             RefusedError: the call is refused.
         """
         raise NotImplementedError
+
+    def planned(self, call: CallView) -> Judge | None:
+        """Return what judges the calls of this call's tool and tags; None if nothing has to.
+
+        Asked once for each tool, so what the tool alone decides is not decided at every call.
+        """
+        return self.check
 
     def recheck(self, call: CallView) -> Wait | None:
         """Judge once more, directly before the call.

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from agent_saga.controls.approvals import ApprovalProvider
-from agent_saga.controls.control import CallView, Control, Use, Wait
+from agent_saga.controls.control import CallView, Control, Judge, Use, Wait
 from agent_saga.controls.limits.control import limits_control
 from agent_saga.controls.limits.limit import Limit
 from agent_saga.controls.limits.memory import MemoryLimitStore
@@ -37,9 +37,9 @@ IRREVERSIBLE_RULE: Final = "irreversible"
 INVERSE_RULE: Final = "irreversible-inverse"
 APPROVALS: Final = "approvals"
 _IRREVERSIBLE: Final = ActionSemantics.IRREVERSIBLE
+_MOST_PLANS: Final = 4096
 _NONE_DECLARED: Final[Mapping[str, ToolPolicy]] = MappingProxyType({})
 
-Judge = Callable[[CallView], "Wait | None"]
 Ended = Callable[[CallView, str, "BaseException | None"], "Use | None"]
 
 
@@ -149,7 +149,8 @@ class Gate:
     """A gate put together with its controls, as the engine asks it.
 
     Attributes:
-        controls: all of them, in their order.
+        controls: all of them, in their order. What they have to judge of a tool's calls is laid out
+            at the first one; see `Control.planned`.
         checks, rechecks, releases, endings, records: their methods, each only where it is made use
             of; so that what no control needs costs nothing.
         calm: says, without a wait, that no control would keep a step (see `Control.calm`); None
@@ -162,6 +163,7 @@ class Gate:
     """
 
     __slots__ = (
+        "_plans",
         "calm",
         "checks",
         "controls",
@@ -191,6 +193,7 @@ class Gate:
         self.timeout = timeout
         self.reads_arguments = any(control.reads_arguments for control in self.controls)
         self.checks: tuple[Judge, ...] = tuple([c.check for c in self.controls])
+        self._plans: dict[tuple[str, frozenset[str]], tuple[Judge, ...]] = {}
         self.rechecks: tuple[Judge, ...] = tuple([c.recheck for c in self._with("recheck")])
         self.releases: tuple[Callable[[CallView], Use | None], ...] = tuple(
             [c.release for c in reversed(self._with("release"))]
@@ -214,7 +217,7 @@ class Gate:
 
         Args:
             call: the call.
-            at: the place of the control to begin with; those before it have answered.
+            at: the place in the plan to begin with; those before it have answered.
 
         Returns:
             None lets the call go on; an `Ask` needs a human; a `Wait` needs an answer first, after
@@ -223,8 +226,11 @@ class Gate:
         Raises:
             RefusedError: the call is refused.
         """
+        plan = self._plans.get((call.tool, call.tags))
+        if plan is None:
+            plan = self._planned(call)
         place = at
-        for check in self.checks[at:] if at else self.checks:
+        for check in plan[at:] if at else plan:
             wait = check(call)
             if wait is not None:
                 wait.at = place
@@ -233,6 +239,15 @@ class Gate:
         if call.semantics is _IRREVERSIBLE or call.asks is not None or call.risky_inverse:
             return self._asking(call)
         return None
+
+    def _planned(self, call: CallView) -> tuple[Judge, ...]:
+        """Lay out what has to be judged of a tool's calls."""
+        judges = [control.planned(call) for control in self.controls]
+        plan = tuple([judge for judge in judges if judge is not None])
+        if len(self._plans) >= _MOST_PLANS:  # whoever makes up names of tools fills no memory
+            self._plans.clear()
+        self._plans[call.tool, call.tags] = plan
+        return plan
 
     def _asking(self, call: CallView) -> Ask | None:
         if call.semantics is _IRREVERSIBLE and IRREVERSIBLE_RULE not in call.approved:

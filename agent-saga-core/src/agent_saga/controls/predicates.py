@@ -4,6 +4,8 @@ Rules of this part:
 
 - A predicate that cannot tell raises, which refuses the call. An argument that may be hidden, since
   nobody named the arguments or some have no name, cannot be told.
+- What only the tool's name and tags decide is marked (`of_tool`), so that a rule that cannot hold
+  for a tool is not asked at its calls.
 - A call without the argument does not exceed, match or equal anything; `breaks_schema` says that an
   argument must be there.
 """
@@ -29,8 +31,8 @@ def tool_is(name: str) -> Test:
     """Return a predicate: the tool has this name, or a name under the prefix `NAME.*`."""
     if name.endswith(".*"):
         prefix = name[:-1]
-        return lambda view: view.tool.startswith(prefix)
-    return lambda view: view.tool == name
+        return _of_tool(lambda view: view.tool.startswith(prefix))
+    return _of_tool(lambda view: view.tool == name)
 
 
 def semantics_is(semantics: ActionSemantics | str) -> Test:
@@ -63,7 +65,7 @@ def arg_exceeds(arg: str, limit: float | str | Decimal) -> Test:
 
 def tag_is(tag: str) -> Test:
     """Return a predicate: the tool has this tag."""
-    return lambda view: tag in view.tags
+    return _of_tool(lambda view: tag in view.tags)
 
 
 def arg_in(arg: str, values: Collection[object]) -> Test:
@@ -118,7 +120,12 @@ def breaks_schema(schema: Any) -> Test:
 
 def all_of(*predicates: Test) -> Test:
     """Return a predicate: all of these hold; the first that does not ends the asking."""
-    return lambda view: all(_plain(one(view)) for one in predicates)
+
+    def all_hold(view: CallView) -> bool:
+        return all(_plain(one(view)) for one in predicates)
+
+    first = getattr(predicates[0], "of_tool", None) if predicates else None
+    return all_hold if first is None else _of_tool(all_hold, first)
 
 
 def any_of(*predicates: Test) -> Test:
@@ -129,6 +136,17 @@ def any_of(*predicates: Test) -> Test:
 def not_(predicate: Test) -> Test:
     """Return a predicate: this one does not hold."""
     return lambda view: not _plain(predicate(view))
+
+
+def _of_tool(predicate: Test, decided: Test | None = None) -> Test:
+    """Note that a predicate holds for no call of a tool for which `decided` does not.
+
+    Args:
+        predicate: the predicate.
+        decided: asks for nothing but the tool's name and tags; the predicate itself if not given.
+    """
+    vars(predicate)["of_tool"] = decided or predicate
+    return predicate
 
 
 def _plain(answer: object) -> bool:

@@ -13,9 +13,10 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from enum import IntEnum
+from functools import partial
 from typing import Any, Final
 
-from agent_saga.controls.control import CallView, Control, Evaluate, Wait
+from agent_saga.controls.control import CallView, Control, Evaluate, Judge, Wait
 from agent_saga.errors import ConfigurationError, RefusedError, one_line
 from agent_saga.plugins.callables import is_async_callable, refuse_generators
 
@@ -126,7 +127,15 @@ class Rules(Control):
 
     def check(self, call: CallView) -> Wait | None:
         """Judge a call by every rule; the most severe answer wins."""
-        for rule in self._quick:
+        return self._judged(self._quick, call)
+
+    def planned(self, call: CallView) -> Judge | None:
+        """Leave out the rules that cannot hold for any call of this tool."""
+        quick = tuple([rule for rule in self._quick if not _never(rule, call)])
+        return partial(self._judged, quick) if quick or self._slow else None
+
+    def _judged(self, quick: Sequence[Rule], call: CallView) -> Wait | None:
+        for rule in quick:
             try:
                 answer = rule.when(call)
             except Exception as error:
@@ -150,6 +159,12 @@ class Rules(Control):
 
         what = f"the rule {rule.name!r}"
         return Wait(Evaluate(rule.when, (call,), rule.is_async, rule.timeout, what), then)
+
+
+def _never(rule: Rule, call: CallView) -> bool:
+    """Say whether the tool of a call alone keeps a rule from ever holding."""
+    of_tool = getattr(rule.when, "of_tool", None)
+    return of_tool is not None and of_tool(call) is False
 
 
 def seconds(what: str, value: float | None) -> float | None:

@@ -6,6 +6,8 @@ Rules of this part:
   writes at a fixed place, so that repeating an interrupted one is harmless.
 - While a sync is in flight, or in a crowd (see `turns`), the records of one loop turn are written
   together; else at once.
+- A sync that nobody waits for is put off for a moment, so that the next one takes it along: see
+  `turns` and `worker`.
 """
 
 from __future__ import annotations
@@ -204,7 +206,7 @@ class Draining(Intake):
 
         Args:
             sync: start a sync of it, without waiting for it: when the running loop has nothing
-                else to do, at once where no loop runs.
+                else to do; where no loop runs, at once, or a moment after the last sync.
 
         Returns:
             Whether everything is with the operating system now; if not, see `out_future`.
@@ -220,6 +222,6 @@ class Draining(Intake):
             self.drain()
         if sync and turns is not None:
             turns.postpone()
-        elif sync:
-            self.start_sync()
+        elif sync and not self.syncs_inline:
+            self._flusher.kick_soon()
         return alone

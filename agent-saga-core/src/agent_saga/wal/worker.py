@@ -4,6 +4,8 @@ Rules of this part:
 
 - The thread sleeps until it is kicked, and works once per kick; a kick during the work means once
   more. It starts with the first kick, and never ends because of what its work raised.
+- Work that nobody waits for is put off while the thread rests, a moment after its last work: a
+  kick takes it along, else the end of the rest begins it. At any other time it begins at once.
 - It is a daemon thread: a process that ends without closing its log loses nothing that was handed
   to the operating system.
 - After work that left something to note, it waits a moment; if nobody kicked, it runs `idle`.
@@ -13,12 +15,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["Worker"]
+
+_REST: Final = 0.001
+"""Seconds for which the thread rests after work that left something to note."""
 
 _log = logging.getLogger("agent_saga.wal")
 
@@ -36,7 +41,18 @@ class Worker:
         kicked: whether work is asked for and has not begun.
     """
 
-    __slots__ = ("_idle", "_lock", "_name", "_stopping", "_thread", "_wake", "_work", "kicked")
+    __slots__ = (
+        "_idle",
+        "_lock",
+        "_name",
+        "_put_off",
+        "_resting",
+        "_stopping",
+        "_thread",
+        "_wake",
+        "_work",
+        "kicked",
+    )
 
     def __init__(
         self, name: str, work: Callable[[], float | None], idle: Callable[[], None] = lambda: None
@@ -49,6 +65,7 @@ class Worker:
         self._wake.acquire()
         self._stopping = False
         self._thread: threading.Thread | None = None
+        self._resting = self._put_off = False
         self.kicked = False
 
     def kick(self) -> None:
@@ -62,6 +79,12 @@ class Worker:
                 self._begin()
             self.kicked = True
             self._wake.release()
+
+    def kick_soon(self) -> None:
+        """Have the thread work once more, together with the next kick if one comes soon."""
+        self._put_off = True
+        if not self._resting:  # looked at second: either this sees the end of the rest, or it us
+            self.kick()
 
     def start(self) -> None:
         """Start the thread ahead of its first kick: a program that ends can start none any more."""
@@ -90,13 +113,22 @@ class Worker:
     def _run(self) -> None:
         pause: float | None = None
         while True:
-            if not self._wake.acquire(timeout=-1 if pause is None else pause):
+            if pause is not None and not self._rested(pause):
                 pause = self._guarded(self._idle)
                 continue
-            self.kicked = False
+            if pause is None:
+                self._wake.acquire()
+            self.kicked = self._put_off = False
             if self._stopping:
                 return
             pause = self._guarded(self._work)
+
+    def _rested(self, pause: float) -> bool:
+        """Wait for work, at most so many seconds; whether there is some."""
+        self._resting = True
+        kicked = self._wake.acquire(timeout=min(pause, _REST))
+        self._resting = False
+        return kicked or self._put_off or self._wake.acquire(timeout=pause)
 
     def _guarded(self, function: Callable[[], float | None]) -> float | None:
         try:

@@ -140,7 +140,8 @@ class Breaker(Control):
             if now >= self._due:
                 self._due = now + self._refresh
                 return Wait(reading(self._store, KEY), partial(self._learnt, call))
-        return self._judged(call)
+        counts = self._tools.get(call.tool)
+        return None if counts is None else self._judged(call, counts)
 
     def release(self, call: CallView) -> Use | None:
         """Give a probe's place back; its call did not start, which says nothing about the tool."""
@@ -148,15 +149,15 @@ class Breaker(Control):
 
     def ended(self, call: CallView, ending: str, error: BaseException | None = None) -> Use | None:
         """Count how an attempt ended."""
-        good = ending == "applied" or self._says(ending, error)
+        counts = self._tools.get(call.tool)
+        if counts is None and ending == "applied" and self.policy.failure_rate is None:
+            return None  # nothing ever failed, so it was no probe either
+        good = self._says(ending, error)
         if call.held is not None and _is_probe(call):
             return self._probe_ended(call, good)
         if good is None:
             return None
-        counts = self._tools.get(call.tool)
         if counts is None:
-            if good and self.policy.failure_rate is None:
-                return None
             counts = self._tools.setdefault(call.tool, Counts())
         if counts.generation != call.stamp or not counts.closed:
             return None
@@ -184,12 +185,12 @@ class Breaker(Control):
         elif doc is not None:
             for tool, found in doc["tools"].items():
                 self._move(tool, found)
-        return self._judged(call)
-
-    def _judged(self, call: CallView) -> Wait | None:
         counts = self._tools.get(call.tool)
-        if counts is None or counts.closed:
-            call.stamp = 0 if counts is None else counts.generation
+        return None if counts is None else self._judged(call, counts)
+
+    def _judged(self, call: CallView, counts: Counts) -> Wait | None:
+        if counts.closed:
+            call.stamp = counts.generation
             return None
         return self._asking(call)
 

@@ -16,12 +16,14 @@ Rules of this part:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 from agent_saga.controls.amounts import Number
-from agent_saga.controls.control import CallView, Control, Use, Wait
+from agent_saga.controls.control import CallView, Control, Judge, Use, Wait
 from agent_saga.controls.limits.limit import LIMITS, Limit
 from agent_saga.controls.limits.memory import MemoryLimitStore
+from agent_saga.controls.limits.scopes import by_tool
 from agent_saga.controls.limits.shared import LimitStore
 from agent_saga.controls.limits.usage import Over, refusal
 from agent_saga.errors import RefusedError, one_line
@@ -29,6 +31,8 @@ from agent_saga.errors import RefusedError, one_line
 __all__ = ["MemoryLimits", "SharedLimits", "Want", "limits_control"]
 
 Want: TypeAlias = tuple[Limit, str, Number]
+Policing: TypeAlias = tuple[Limit, str | None]
+"""A limit of a tool, and its scope; None where that depends on the call."""
 
 
 def limits_control(limits: Sequence[Limit], store: MemoryLimitStore | LimitStore) -> Control:
@@ -38,17 +42,27 @@ def limits_control(limits: Sequence[Limit], store: MemoryLimitStore | LimitStore
     return SharedLimits(limits, store)
 
 
-def wants(limits: Sequence[Limit], call: CallView) -> list[Want]:
-    """Return what a call wants of each limit that polices it.
+def policing(limits: Sequence[Limit], call: CallView) -> tuple[Policing, ...]:
+    """Return the limits that police a call's tool, and each one's scope where the tool decides."""
+    return tuple([(limit, _scope_of_tool(limit, call)) for limit in limits if limit.polices(call)])
+
+
+def _scope_of_tool(limit: Limit, call: CallView) -> str | None:
+    decided = limit.scope is None or limit.scope is by_tool
+    return limit.scope_of(call) if decided else None
+
+
+def wants(limits: Sequence[Policing], call: CallView) -> list[Want]:
+    """Return what a call wants of each limit that polices its tool.
 
     Raises:
         RefusedError: it cannot be told.
     """
     found: list[Want] = []
-    for limit in limits:
-        amount = limit.asked_of(call)
+    for limit, scope in limits:
+        amount = 1 if limit.arg is None else limit.asked_of(call)
         if amount is not None:
-            found.append((limit, "" if limit.scope is None else limit.scope_of(call), amount))
+            found.append((limit, limit.scope_of(call) if scope is None else scope, amount))
     return found
 
 
@@ -82,9 +96,17 @@ class MemoryLimits(Control):
 
     def check(self, call: CallView) -> None:
         """Take what the call wants, all of it or nothing."""
+        self._judged(policing(self.limits, call), call)
+
+    def planned(self, call: CallView) -> Judge | None:
+        """Leave out the limits that do not police this tool."""
+        limits = policing(self.limits, call)
+        return partial(self._judged, limits) if limits else None
+
+    def _judged(self, limits: Sequence[Policing], call: CallView) -> None:
         if call.repeated or (call.held is not None and LIMITS in call.held):
             return
-        asked = wants(self.limits, call)
+        asked = wants(limits, call)
         if asked:
             taken, overs = self.store.take(asked, call.approved)
             if overs:
@@ -116,9 +138,17 @@ class SharedLimits(Control):
 
     def check(self, call: CallView) -> Wait | None:
         """Take what the call wants, all of it or nothing."""
+        return self._judged(policing(self.limits, call), call)
+
+    def planned(self, call: CallView) -> Judge | None:
+        """Leave out the limits that do not police this tool."""
+        limits = policing(self.limits, call)
+        return partial(self._judged, limits) if limits else None
+
+    def _judged(self, limits: Sequence[Policing], call: CallView) -> Wait | None:
         if call.repeated or (call.held is not None and LIMITS in call.held):
             return None
-        asked = wants(self.limits, call)
+        asked = wants(limits, call)
         if not asked:
             return None
 

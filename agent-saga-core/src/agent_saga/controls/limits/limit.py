@@ -72,13 +72,11 @@ class Limit:
         self.escalate_to_human = bool(escalate_to_human)
 
     def asked_of(self, call: CallView) -> Number | None:
-        """Return how much of this limit a call wants; None when it is none of its business.
+        """Return how much a call wants of a limit that polices its tool; None for nothing.
 
         Raises:
             RefusedError: the call is policed, and how much it wants cannot be told.
         """
-        if self.tools is not None and not self.polices(call):
-            return None
         if self.arg is None:
             return 1
         value = call.arguments.get(self.arg, _MISSING)
@@ -96,13 +94,13 @@ class Limit:
             ) from None
 
     def polices(self, call: CallView) -> bool:
-        """Say whether the patterns of this limit name a call's tool, or one of its tags."""
+        """Say whether the patterns of this limit, if any, name a call's tool, or a tag of it."""
         tool = call.tool
-        return any(
+        return self.tools is None or any(
             tool == pattern
             or (pattern.endswith("*") and tool.startswith(pattern[:-1]))
             or (pattern.startswith("tag:") and pattern[4:] in call.tags)
-            for pattern in self.tools or ()
+            for pattern in self.tools
         )
 
     def scope_of(self, call: CallView) -> str:

@@ -28,6 +28,16 @@ Taken: TypeAlias = tuple[Window, int, Number]
 """One amount that was counted for a call: in which window, by which entry, and how much."""
 
 
+class _Counted(Window):
+    """The count of one limit and scope."""
+
+    __slots__ = ("limit",)
+
+    def __init__(self, limit: Limit) -> None:
+        super().__init__()
+        self.limit = limit
+
+
 class MemoryLimitStore:
     """Counts of limits that live in this process.
 
@@ -39,7 +49,7 @@ class MemoryLimitStore:
 
     def __init__(self, *, monotonic: Callable[[], float] = _monotonic) -> None:
         self._now = monotonic
-        self._windows: dict[tuple[str, str], tuple[Limit, Window]] = {}
+        self._windows: dict[tuple[str, str], _Counted] = {}
         self._sweep_at = 1024
         self._lock = threading.Lock()
         restart_after_fork(self)
@@ -57,29 +67,28 @@ class MemoryLimitStore:
             What was counted and where; or the limits that the call is over.
         """
         windows = self._windows
-        taken: list[Taken] = []
         overs: list[Over] = []
         with self._lock:
             now = self._now()
             if len(windows) >= self._sweep_at:
                 self._sweep(now)
-            found: list[tuple[Window, float, Number]] = []
+            found: list[_Counted] = []
             for limit, scope, amount in wants:
-                entry = windows.get((limit.name, scope))
-                window = entry[1] if entry is not None else self._new(limit, scope)
-                length, ends, total = limit.window, window.ends, window.total
-                if ends and ends[0] + length <= now:
-                    window.prune(length, now)
-                    total = window.total
+                window = windows.get((limit.name, scope)) or self._new(limit, scope)
+                if window.ends and window.ends[0] + limit.window <= now:
+                    window.prune(limit.window, now)
                 # The sum of two ints needs no care; most amounts are ints.
+                total = window.total
                 total = total + amount if type(total) is type(amount) is int else add(total, amount)
                 if total > limit.most and limit.name not in forced:
                     overs.append(over(limit, scope, amount, window, now))
-                found.append((window, length, amount))
-            if not overs:
-                for window, length, amount in found:
-                    taken.append((window, window.take(amount, length, now), amount))
-        return taken, overs
+                found.append(window)
+            if overs:
+                return [], overs
+            return [
+                (window, window.take(amount, limit.window, now), amount)
+                for window, (limit, _, amount) in zip(found, wants, strict=True)
+            ], overs
 
     def give_back(self, taken: Sequence[Taken]) -> None:
         """Hand back what a call took that did not start."""
@@ -92,20 +101,20 @@ class MemoryLimitStore:
         with self._lock:
             now = self._now()
             found = []
-            for (name, scope), (limit, window) in sorted(self._windows.items(), key=_by_name):
+            for (name, scope), window in sorted(self._windows.items(), key=_by_name):
+                limit = window.limit
                 window.prune(limit.window, now)
                 used = Usage(name, scope, window.total, limit.most, limit.window, 0)
                 found.append(used)
             return found
 
-    def _new(self, limit: Limit, scope: str) -> Window:
-        window = Window()
-        self._windows[limit.name, scope] = (limit, window)
+    def _new(self, limit: Limit, scope: str) -> _Counted:
+        window = self._windows[limit.name, scope] = _Counted(limit)
         return window
 
     def _sweep(self, now: float) -> None:
-        for key, (limit, window) in list(self._windows.items()):
-            window.prune(limit.window, now)
+        for key, window in list(self._windows.items()):
+            window.prune(window.limit.window, now)
             if not window.ends:
                 del self._windows[key]
         self._sweep_at = max(1024, 2 * len(self._windows))

@@ -23,6 +23,7 @@ from agent_saga.errors import ConfigurationError
 __all__ = ["Scope", "by_arg", "by_tool", "combine"]
 
 Scope: TypeAlias = Callable[[CallView], str]
+_ABSENT: Final = object()
 _PLAIN: Final = re.compile(r"[\w.:@+-]+", re.ASCII)
 
 
@@ -41,9 +42,10 @@ def by_arg(arg: str) -> Scope:
         raise ConfigurationError("by_arg takes the name of an argument.")
 
     def scope(call: CallView) -> str:
-        if arg not in call.arguments:
+        value = call.arguments.get(arg, _ABSENT)
+        if value is _ABSENT:
             raise LookupError(f"the call does not name its argument {arg!r}")
-        return f"{arg}={_quoted(_value(call.arguments[arg]))}"
+        return f"{arg}={_quoted(value if type(value) is str else _value(value))}"
 
     scope.__name__ = f"by_arg({arg!r})"
     return scope

@@ -89,13 +89,13 @@ class Window:
 
     def take(self, amount: Number, length: float, now: float) -> int:
         """Count an amount, and return the name of its entry."""
-        quick = type(self.total) is type(amount) is int
-        self.total = self.total + amount if quick else add(self.total, amount)
-        ends, amounts = self.ends, self.amounts
-        count = len(ends) + self.packed.number
+        total, ends, amounts = self.total, self.ends, self.amounts
+        whole = type(total) is type(amount) is int  # and so is every amount in such a total
+        self.total = total + amount if whole else add(total, amount)
+        count = len(ends) + self.packed[0]
         if count >= MERGED and now - self.start < length / MERGED:
             ends[-1] = max(ends[-1], now)
-            amounts[-1] = add(amounts[-1], amount)
+            amounts[-1] = amounts[-1] + amount if whole else add(amounts[-1], amount)
             return self.base + count - 1
         self.start = now
         ends.append(now)

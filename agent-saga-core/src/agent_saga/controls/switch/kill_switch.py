@@ -36,6 +36,7 @@ from agent_saga.wal.encoding import masked
 
 if TYPE_CHECKING:
     from agent_saga.domain.clock import Clock
+    from agent_saga.state.signal import Signal
     from agent_saga.wal.base import BaseWAL
 
 __all__ = ["GRACE", "KillSwitch", "Set", "set_kill_switch"]
@@ -71,9 +72,11 @@ class Set(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What was read last: the signal as it was seen before, and the monotonic time."""
+    """What was read last, whether anything is set, the signal as before, the monotonic time."""
 
     switches: Switches
+    some: bool
+    signal: Signal | None
     seen: object
     at: float
 
@@ -146,10 +149,11 @@ class KillSwitch(Control):
             Halted: a halt or a drain covers it, or the switches cannot be read.
             Quarantined: its saga is quarantined.
         """
-        known = self._known
-        if known is None or time.monotonic() - known.at > REREAD or self._moved(known):
+        known, now = self._known, time.monotonic()
+        if known is None or now - known.at > REREAD or self._moved(known, now):
             return self._asking(call)
-        self._judged(call, known)
+        if known.some:
+            self._judge(call, known.switches)
         return None
 
     def recheck(self, call: CallView) -> Wait | None:
@@ -162,22 +166,18 @@ class KillSwitch(Control):
         if known is None or now - known.at > REREAD:
             return self._asking(call)
         served = call.announced <= self._looked_at and now - self._looked_at < _LOOK_SERVES
-        if not served and self._moved(known):
+        if not served and self._moved(known, now):
             return self._asking(call)
-        self._judged(call, known)
+        if known.some:
+            self._judge(call, known.switches)
         return None
-
-    def _judged(self, call: CallView, known: _Known) -> None:
-        switches = known.switches
-        if switches.halts or switches.quarantined:
-            self._judge(call, switches)
 
     def calm(self, *, look: bool) -> bool:
         """Say that nothing is halted, as was read last; `look` also at whether that still holds."""
-        known = self._known
-        if known is None or known.switches.halts or known.switches.quarantined:
+        known, now = self._known, time.monotonic()
+        if known is None or known.some or now - known.at > REREAD:
             return False
-        return time.monotonic() - known.at <= REREAD and not (look and self._moved(known))
+        return not (look and self._moved(known, now))
 
     def stopping(self, call: CallView) -> Wait | None:
         """Judge a call whose turn on a thread has come."""
@@ -192,8 +192,8 @@ class KillSwitch(Control):
         While the store cannot be read, what was read last counts, however long ago: what stands has
         to be undone.
         """
-        known = self._known
-        if known is None or time.monotonic() - known.at > REREAD or self._moved(known):
+        known, now = self._known, time.monotonic()
+        if known is None or now - known.at > REREAD or self._moved(known, now):
             return self._asking_for(saga)
         self._undone(saga, known.switches)
         return None
@@ -219,16 +219,15 @@ class KillSwitch(Control):
         if entry is not None:
             raise refusals.quarantined(entry)
 
-    def _moved(self, known: _Known) -> bool:
-        signal = self._store.signal if self._store is not None else None
-        began = time.monotonic()
+    def _moved(self, known: _Known, now: float) -> bool:
+        """Say whether the document may have changed; a look that finds nothing serves others."""
         try:
-            moved = signal is None or signal.seen() != known.seen
+            if known.signal is None or known.signal.moved(known.seen):
+                return True
         except StateError:
             return True
-        if not moved:
-            self._looked_at = began
-        return moved
+        self._looked_at = now
+        return False
 
     def _asking(self, call: CallView) -> Wait:
         seen, floor = self._before()
@@ -271,7 +270,8 @@ class KillSwitch(Control):
                 raise refusals.unreadable(trouble) from trouble
             log.warning("the kill switch cannot be read; what was read last counts: %s", trouble)
             return switches if self._known is None else self._known.switches
-        self._known = _Known(switches, seen, now)
+        some = bool(switches.halts or switches.quarantined)
+        self._known = _Known(switches, some, self.store.signal, seen, now)
         return switches
 
     def _last_counts(self, trouble: Exception, now: float) -> bool:
