@@ -9,7 +9,7 @@ SAYS: Final = {
     "WRITER_CLOSE": "That process closed its log in good order.",
     "SEGMENT_SEAL": "A file of the log is full and ends here; the next one follows.",
     "MARK": "Everything up to a sequence number is known to be on disk.",
-    "COMPACTED": "Settled sagas left the log: how many records, and digests of what left.",
+    "COMPACTED": "Settled sagas were taken out of the log: how many records, and digests of them.",
     "SAGA_BEGIN": "A boundary began: its name and labels. Written with its first step.",
     "SAGA_CLAIM": "Another process took the saga over: why, who asked, and where its log was cut.",
     "SAGA_SUSPENDED": "The run waits, neither ended nor dead: for what, until when, and what then.",

@@ -24,6 +24,7 @@ import click
 
 import agent_saga
 from agent_saga import errors
+from agent_saga.cli.exits import MEANINGS
 from agent_saga.cli.main import program
 from agent_saga.cli.recoveryd import program as recoveryd
 from agent_saga.domain.records import NEEDS, Ev, Need
@@ -234,7 +235,17 @@ def _need(need: Need) -> str:
 
 def _commands() -> Iterator[str]:
     yield "# Commands"
-    yield "Every command takes `--help`."
+    yield (
+        "Every command takes `--help` and tells which log it looked at. With `--json` the standard "
+        "output is one JSON document and nothing else, also when the command ends with an error: "
+        '`{"error": {"exit": …, "kind": …, "message": …, "fix": …, "code": …}}`, where `fix` is '
+        "what to do next and `code` the [error](errors.md)'s. People read the same on the error "
+        "stream. `saga-recoveryd --json-logs` writes it as a line of its logs."
+    )
+    yield "## Exit codes"
+    yield "The same for every command."
+    rows = [(f"{code.value}", words, full) for code, (words, full) in MEANINGS.items()]
+    yield _table(("code", "in short", "what it says"), rows)
     for name, command in (("agent-saga", program), ("saga-recoveryd", recoveryd)):
         yield from _command(name, command, None)
 

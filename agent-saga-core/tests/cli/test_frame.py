@@ -157,8 +157,8 @@ def test_interrupting_ends_without_a_traceback(cli: Cli, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(group.CommandGroup, "main", interrupt)
     run = cli("list")
-    assert run.code == 3
-    assert run.err == "Interrupted.\n"
+    assert run.code == 130
+    assert run.err.startswith("Error: Interrupted.")
 
 
 PROGRAM = "import sys; from agent_saga.cli.main import main; sys.exit(main(sys.argv[1:]))"

@@ -174,7 +174,7 @@ def test_resume_lifts_exactly_what_it_names_and_tells_what_still_holds(cli, log)
     assert done.code == 0
     assert "Lifted: tool:a" in done.out
     assert "Still: * is halted" in done.out
-    assert cli("resume", "--scope", "tool:a", "--by", "ann").code == 1
+    assert cli("resume", "--scope", "tool:a", "--by", "ann").code == 3
     document = cli("resume", "--scope", "*", "--by", "ann", "--json").document
     assert (len(document["lifted"]), document["holds"]) == (1, [])
 
@@ -188,14 +188,14 @@ def test_a_saga_is_quarantined_and_released_by_its_id_or_name(cli, log):
     assert "saga-1 is quarantined by soc" in done.out
     assert "resume --scope saga:saga-1" in done.out
     assert cli("resume", "--scope", "saga:saga-1", "--by", "soc").code == 0
-    assert cli("resume", "--scope", "saga:saga-1", "--by", "soc").code == 1
+    assert cli("resume", "--scope", "saga:saga-1", "--by", "soc").code == 3
 
 
 def test_a_saga_that_the_log_does_not_have_is_not_quarantined(cli, log):
     log.begin()
     log.sync()
     assert cli("quarantine", "nothing", "--reason", "r", "--by", "b").code == 3
-    assert cli("resume", "--scope", "saga:nothing", "--by", "b").code == 1
+    assert cli("resume", "--scope", "saga:nothing", "--by", "b").code == 3
 
 
 def test_names_and_reasons_cannot_steer_a_terminal(cli, log):

@@ -17,6 +17,8 @@ from agent_saga import (
     by_arg,
     set_breaker,
 )
+from agent_saga.state.address import open_state
+from agent_saga.state.base import Change
 
 
 @pytest.fixture
@@ -56,15 +58,23 @@ def test_limits_tell_what_is_used_and_what_is_left(cli, kit, log):
 
 def test_limits_of_a_log_that_is_not_there_make_nothing(cli, log):
     run = cli("limits", "--wal-path", log)
-    assert (run.code, "Nothing is counted" in run.out) == (0, True)
-    assert not log.exists()
-    assert cli("breaker", "status", "--wal-path", log).code == 0
+    assert (run.code, "There is no log here yet." in run.out) == (3, True)
+    assert cli("limits", "--wal-path", log, "--limit", "x").code == 3
+    assert cli("breaker", "status", "--wal-path", log).code == 3
+    assert cli("breaker", "reset", "x", "--by", "ann", "--wal-path", log).code == 3
     assert not log.exists()
 
 
 def test_limits_of_a_store_of_its_own(cli, tmp_path):
-    run = cli("limits", "--store", f"sqlite:{tmp_path / 'x.sqlite'}", "--json")
-    assert run.document["limits"] == []
+    store = tmp_path / "x.sqlite"
+    run = cli("limits", "--store", f"sqlite:{store}", "--json")
+    assert (run.code, run.document["limits"], store.exists()) == (3, [], False)
+    with open_state(f"sqlite:{store}") as state:
+        state.transact(["x"], lambda docs: Change(None, {"x": {"a": 1}}), durable=True)
+    run = cli("limits", "--store", f"sqlite:{store}", "--json")
+    assert (run.code, run.document["limits"]) == (0, [])
+    named = cli("limits", "--store", f"sqlite:{store}", "--limit", "daily")
+    assert (named.code, "Nothing is counted for a limit 'daily'" in named.err) == (3, True)
 
 
 @pytest.fixture
@@ -99,7 +109,7 @@ def test_a_breaker_is_shown_and_closed_by_hand_while_its_process_runs(
         assert "it failed 1 time in a row" in run.out
         assert "breaker reset" in run.out
         down[0] = False
-        assert cli("breaker", "reset", "other", "--by", "ann", "--wal-path", log).code == 4
+        assert cli("breaker", "reset", "other", "--by", "ann", "--wal-path", log).code == 3
         assert cli("breaker", "reset", "call", "--by", " ", "--wal-path", log).code == 2
         assert cli("breaker", "reset", "call", "--wal-path", log).code == 2
         done = cli("breaker", "reset", "call", "--by", "ann", "--wal-path", log, "--json")

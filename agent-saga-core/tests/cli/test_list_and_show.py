@@ -58,9 +58,24 @@ def test_a_suspended_saga_tells_how_it_goes_on(cli: Cli, log: Any) -> None:
     log.close()
     shown = cli("show", "saga-1")
     assert shown.code == 1
-    assert "is suspended: NOT clean." in shown.out
+    assert "is suspended beyond its deadline (a human decides): NOT clean." in shown.out
     assert "then it waits for a human" in shown.out
-    assert "resume=True" in shown.out
+    assert f"Next: agent-saga queue show saga-1 --wal-path {log.path}" in shown.out
+
+
+def test_before_its_deadline_a_suspended_saga_is_resumed_and_after_it_undone(
+    cli: Cli, log: Any
+) -> None:
+    for saga, deadline in (("early", 1 << 52), ("late", 0)):
+        log.begin(saga)
+        about = {"reason": "a human", "deadline": deadline, "at_deadline": "undo"}
+        log.add(Ev.SAGA_SUSPENDED, about, saga=saga)
+    log.close()
+    early, late = cli("show", "early").out, cli("show", "late").out
+    assert "is suspended: NOT clean." in early
+    assert "Next: its program resumes it before its deadline" in early
+    assert "is suspended beyond its deadline (recovery undoes it): NOT clean." in late
+    assert "Next: its deadline is over, so recovery undoes it: agent-saga recover" in late
 
 
 def test_every_state_has_its_words() -> None:

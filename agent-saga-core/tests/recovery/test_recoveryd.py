@@ -148,7 +148,7 @@ def test_the_way_of_a_case_through_the_command_line(log, world, typed):
     assert f"agent-saga queue close {SAGA}" in told
     assert typed("queue", "close", SAGA, "--by", "ann", "--reason", "refunded by hand")[0] == 0
     assert typed("queue", "list") == (0, f"Log: {log.path}\nNothing needs a human.\n")
-    assert typed("recover") == (0, "Nothing is left to recover.\n")
+    assert typed("recover") == (0, f"Log: {log.path}\nThere is nothing to recover.\n")
 
 
 @pytest.mark.parametrize("words", [["--by", " ", "--reason", "x"], ["--by", "x", "--reason", ""]])

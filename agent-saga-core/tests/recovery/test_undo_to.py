@@ -373,9 +373,10 @@ def test_the_command_takes_the_programs_own_id_a_name_or_the_beginning(
         assert capsys.readouterr().out.count("undo ") == 1
         assert main(["show", wanted, "--wal-path", "log"]) == 0
         assert "order-17" in capsys.readouterr().out
-    assert main(["undo", "an order", *who]) == 3
+    assert main(["undo", "an order", *who]) == 2
     assert "may be one of 2 sagas" in capsys.readouterr().err
-    assert main(["undo", "nobody", *who]) == 4
+    assert main(["undo", "nobody", *who]) == 3
+    assert main(["undo", "order-17", *who, "--to", "nothing"]) == 3
 
 
 @pytest.mark.guarantee("UNDO-2")

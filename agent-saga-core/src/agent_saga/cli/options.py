@@ -7,7 +7,16 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["import_option", "leave_missing_option", "log_options", "named"]
+from agent_saga.controls.humans.names import blank
+
+__all__ = [
+    "by_option",
+    "import_option",
+    "leave_missing_option",
+    "log_options",
+    "named",
+    "reason_option",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -17,6 +26,33 @@ def named(context: click.Context, parameter: click.Parameter, value: str | None)
     if value is not None and not value.strip():
         raise click.BadParameter("it is empty; name one.", context, parameter)
     return value
+
+
+def _person(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None and blank(value):
+        raise click.BadParameter("it names nobody; say who you are.", context, parameter)
+    return None if value is None else value.strip()
+
+
+def _said(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not value.strip():
+        raise click.BadParameter("it is blank; it is recorded, so say why.", context, parameter)
+    return None if value is None else value.strip()
+
+
+def by_option(
+    name: str = "--by",
+    about: str = "Who asks for it; recorded.",
+    *,
+    required: bool = True,
+) -> Callable[[F], F]:
+    """Return the option that names the person who acts; one that names nobody is refused."""
+    return click.option(name, required=required, metavar="WHO", callback=_person, help=about)
+
+
+def reason_option(about: str = "Why; recorded.") -> Callable[[F], F]:
+    """Return the option that says why a person acts; a blank reason is refused."""
+    return click.option("--reason", required=True, metavar="WHY", callback=_said, help=about)
 
 
 def log_options(command: F) -> F:

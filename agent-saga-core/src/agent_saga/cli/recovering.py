@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from agent_saga.cli.output import printable
-from agent_saga.cli.place import log_path
-from agent_saga.domain import identity
-from agent_saga.errors import RecoveryError, RecoveryRefused
+from agent_saga.cli.place import existing_log, log_path
+from agent_saga.errors import RecoveryRefused
 from agent_saga.plugins.importing import import_modules
+from agent_saga.recovery.recover import (
+    ELSEWHERE,
+    FAILED,
+    LIVE,
+    NEEDS_HUMAN,
+    SETTLED,
+    UNDONE,
+    WAITING,
+)
 from agent_saga.runtime.daemon import RecoveryDaemon
 
 if TYPE_CHECKING:
@@ -17,10 +25,20 @@ if TYPE_CHECKING:
 
     from agent_saga.plugins.notifiers import Notifier
     from agent_saga.recovery.recover import Recovered
-    from agent_saga.recovery.survey import Found
     from agent_saga.recovery.undo import Planned
 
-__all__ = ["as_document", "check_handlers", "opened", "plan_lines", "result_lines", "saga_of"]
+__all__ = ["as_document", "check_handlers", "opened", "plan_lines", "result_lines", "said"]
+
+
+_SAID: Final = {
+    LIVE: "is left alone",
+    WAITING: "waits",
+    UNDONE: "was undone",
+    SETTLED: "is settled",
+    NEEDS_HUMAN: "needs a human",
+    FAILED: "could not be recovered, and needs a human",
+    ELSEWHERE: "is in other hands",
+}
 
 
 @contextlib.contextmanager
@@ -42,12 +60,10 @@ def opened(
         notifiers: told of new cases beside those of plugins.
 
     Raises:
-        RecoveryError: there is no log at the path; nothing is created.
+        NotFound: there is no log at the path; nothing is created.
         PluginError: a module cannot be loaded.
     """
-    path = log_path(wal_path)
-    if not path.exists() and not awaited:
-        raise RecoveryError(f"There is no log at {path}.", fix="Name it with --wal-path.")
+    path = log_path(wal_path) if awaited else existing_log(wal_path)
     import_modules(modules)
     daemon = RecoveryDaemon(path, by=by, notifiers=notifiers)
     try:
@@ -56,17 +72,19 @@ def opened(
         daemon.close()
 
 
-def check_handlers(daemon: RecoveryDaemon, *, leave_missing: bool) -> None:
-    """Refuse to act while inverses are missing that open sagas need.
+def check_handlers(missing: Sequence[str]) -> None:
+    """Refuse to act while inverses are missing that sagas need.
 
     Acting without them would make every such saga a human's case, although a module was only not
     named.
 
+    Args:
+        missing: the names of the inverses.
+
     Raises:
-        RecoveryRefused: inverses are missing, and nobody said that they may be.
+        RecoveryRefused: there are some.
     """
-    missing = daemon.missing_handlers()
-    if not missing or leave_missing:
+    if not missing:
         return
     names = ", ".join(printable(name) for name in missing)
     raise RecoveryRefused(
@@ -76,37 +94,19 @@ def check_handlers(daemon: RecoveryDaemon, *, leave_missing: bool) -> None:
     )
 
 
-def saga_of(found: Iterable[Found], wanted: str) -> str:
-    """Return the id of the saga that a person meant by an id, the beginning of one, or a name.
-
-    Raises:
-        RecoveryError: none or several are meant.
-    """
-    sagas = list(found)
-    exact = [saga.id for saga in sagas if saga.id in (wanted, identity.saga_id_of(wanted))]
-    meant = exact or [
-        saga.id for saga in sagas if saga.id.startswith(wanted) or saga.view.name == wanted
-    ]
-    if len(meant) == 1:
-        return meant[0]
-    if meant:
-        raise RecoveryError(
-            f"{printable(wanted)!r} may be one of {len(meant)} sagas: {', '.join(meant)}.",
-            fix="Name it by its id.",
-        )
-    raise RecoveryError(
-        f"There is no saga {printable(wanted)!r} here.", fix="agent-saga list shows all of them."
-    )
-
-
 def result_lines(sagas: Iterable[Recovered]) -> list[str]:
-    """Return one line for each saga, and what a person has to do about it."""
+    """Return one line for each saga: what became of it, and why."""
     lines = []
     for one in sagas:
         name = f" {printable(one.name)!r}" if one.name else ""
         reason = f": {printable(one.reason)}" if one.reason else ""
-        lines.append(f"{one.saga}{name} {one.outcome}{reason}")
+        lines.append(f"{printable(one.saga)}{name} {said(one.outcome)}{reason}")
     return lines
+
+
+def said(outcome: str) -> str:
+    """Return what became of a saga, or would become of it, as the rest of a sentence."""
+    return _SAID.get(outcome, f"is {outcome}")
 
 
 def as_document(sagas: Iterable[Recovered]) -> list[dict[str, Any]]:

@@ -23,13 +23,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agent_saga.cli import notifying
+from agent_saga.cli import ending, notifying
 from agent_saga.cli.compacting import Schedule
-from agent_saga.cli.exits import Exit, exit_of
+from agent_saga.cli.exits import Exit
 from agent_saga.cli.options import import_option, leave_missing_option
-from agent_saga.cli.output import note
 from agent_saga.cli.recovering import check_handlers, opened
-from agent_saga.errors import AgentSagaError
 from agent_saga.observe.logging import configure_logging
 
 if TYPE_CHECKING:
@@ -83,7 +81,9 @@ def program(
 ) -> Exit:
     """Undo what dead processes left, for as long as it runs.
 
-    Inverses run by name, so name the modules that register them with --import.
+    Inverses run by name, so name the modules that register them with --import. It may start before
+    there is a log. It ends with 0 when a signal ends it, with 4 if an inverse that is needed is not
+    registered, and with --once as agent-saga recover does.
     """
     configure_logging(format="json" if json_logs else "text")
 
@@ -94,7 +94,8 @@ def program(
     by = "saga-recoveryd"
     told_too = {} if notify is None else {notifying.NAME: notifying.program(notify)}
     with opened(wal_path, modules, by, awaited=True, notifiers=told_too) as daemon:
-        check_handlers(daemon, leave_missing=leave_missing)
+        if not leave_missing:
+            check_handlers(daemon.missing_handlers())
         if once:
             result = daemon.sweep()
             told(result)
@@ -140,15 +141,7 @@ def _write_health(path: Path, result: Result | None) -> None:
 
 def main() -> int:
     """Run the daemon and return its exit code."""
-    try:
-        answer = program.main(prog_name="saga-recoveryd", standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except AgentSagaError as error:
-        note(f"Error: {error}")
-        return exit_of(error)
-    return int(answer or Exit.CLEAN)
+    return ending.run(program, "saga-recoveryd", sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_saga.cli.output import counted, printable
-from agent_saga.cli.place import wal_option
 from agent_saga.cli.story import moment
+from agent_saga.controls.switch import refusals
 from agent_saga.controls.switch.document import Entry, Switches
 from agent_saga.controls.switch.kill_switch import KillSwitch
+from agent_saga.controls.switch.refusals import QUARANTINE
 from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.errors import StateError
 from agent_saga.runtime.stores import FileSwitchStore
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from agent_saga.cli.reach import InFlight, Reach
 
 __all__ = [
-    "QUARANTINE",
     "entry_document",
     "entry_line",
     "in_flight_lines",
@@ -29,9 +28,6 @@ __all__ = [
     "switch_of",
     "switches_of",
 ]
-
-QUARANTINE = "saga:"
-"""How `resume --scope` names a quarantined saga."""
 
 
 def switch_of(path: Path) -> KillSwitch:
@@ -62,7 +58,7 @@ def entry_line(entry: Entry) -> str:
 def lift_command(entry: Entry, path: Path) -> str:
     """Return the command that lifts it."""
     scope = f"{QUARANTINE}{entry.scope}" if entry.mode == "quarantine" else entry.scope
-    return f"agent-saga resume --scope {shlex.quote(scope)} --by NAME {wal_option(path)}"
+    return printable(refusals.lift_command(scope, str(path)))
 
 
 def entry_document(entry: Entry) -> dict[str, Any]:

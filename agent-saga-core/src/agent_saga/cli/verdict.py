@@ -1,19 +1,17 @@
-"""What a reader is told of a saga at the end: is it clean, what stands, what to do next."""
+"""What a reader is told of a saga at the end: is it clean, and what stands."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from agent_saga.cli.output import printable
-from agent_saga.cli.place import wal_option
 from agent_saga.domain.lifecycle import SagaState, StepState
+from agent_saga.recovery.suspended import HOLD, UNDO, after_deadline
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from agent_saga.domain.views import SagaView, StepView
 
-__all__ = ["headline", "next_step", "standing_lines"]
+__all__ = ["headline", "standing_lines"]
 
 _STATES = {
     SagaState.NEW: "has no beginning in this log",
@@ -39,14 +37,20 @@ _STEPS = {
     StepState.ORPHANED: "it has no usable inverse",
     StepState.UNRESOLVED: "undoing did not reach it",
 }
-_OPEN = frozenset({SagaState.RUNNING, SagaState.RELEASED, SagaState.UNWINDING})
+
+
+_OVER = {
+    UNDO: " beyond its deadline (recovery undoes it)",
+    HOLD: " beyond its deadline (a human decides)",
+}
 
 
 def headline(view: SagaView) -> str:
     """Return one line: which saga, where it stands, clean or not."""
     name = f"{printable(view.name)!r} " if view.name else ""
     clean = "clean" if view.clean else "NOT clean"
-    return f"Saga {name}{printable(view.id)} {_STATES[view.state]}: {clean}."
+    over = _OVER.get(after_deadline(view), "")
+    return f"Saga {name}{printable(view.id)} {_STATES[view.state]}{over}: {clean}."
 
 
 def standing_lines(view: SagaView) -> list[str]:
@@ -61,31 +65,6 @@ def standing_lines(view: SagaView) -> list[str]:
     if not lines and view.ended:
         lines.append("Nothing stands that was neither undone nor declared.")
     return lines
-
-
-def next_step(view: SagaView, log: Path, *, held: bool = False) -> str:
-    """Return what a person does next about this saga, or an empty string.
-
-    Args:
-        view: the saga.
-        log: the log's path, for the command to paste.
-        held: its process died, and it is held for its program.
-    """
-    if view.clean:
-        return ""
-    place = wal_option(log)
-    if view.state is SagaState.SUSPENDED and not view.faults:
-        return "the program resumes it before its deadline: transaction(saga_id=…, resume=True)"
-    if held and not view.faults:
-        return (
-            "start its program again (saga_id=…, resume=True), or undo it now: "
-            f"agent-saga recover {place} --undo-held --import MODULE"
-        )
-    if view.state in _OPEN and not view.faults:
-        return f"agent-saga recover {place} --import MODULE (living processes are left alone)"
-    if view.faults or view.standing or view.state is SagaState.REOPENED:
-        return f"agent-saga queue show {printable(view.id)} {place}"
-    return "nothing is left to undo; tell whoever approved what stands"
 
 
 def _line(step: StepView, why: str) -> str:

@@ -181,6 +181,7 @@ def _suspended(view: SagaView, record: WrittenRecord) -> None:
     view.state = saga_after(view.state, record.event)
     deadline = facts_of(record).get("deadline")
     view.deadline = deadline if type(deadline) is int else None
+    view.at_deadline = _text(facts_of(record), "at_deadline")
 
 
 def _claimed(view: SagaView, record: WrittenRecord) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from agent_saga.domain.commands import show_command
+
 OUTCOMES: Final = ("ROLLED_BACK", "PARTIAL", "STUCK", "RELEASED", "COMMITTED")
 
 
@@ -142,9 +144,7 @@ class RollbackReport:
 
     def next_command(self) -> str:
         """Return the command that shows what to do about this saga."""
-        where = self.wal.removeprefix("file:")
-        path = f" --wal-path {where}" if self.wal.startswith("file:") else ""
-        return f"agent-saga show {self.saga_id}{path}"
+        return show_command(self.saga_id, self.wal if self.wal.startswith("file:") else "")
 
     def _told(self) -> str:
         name = f"{self.name!r} " if self.name else ""

@@ -80,10 +80,12 @@ class SagaView:
         undo_to: up to which step it is being undone, or was left undone; empty for all of it.
         undo_only: the steps that this is about; None for all of them.
         deadline: until when it waits, if it is suspended, in microseconds since the epoch; or None.
+        at_deadline: what happens to it then: "undo", or "hold" for a human to decide.
         claimed_for: why it was claimed last; empty if its own program has it.
     """
 
     __slots__ = (
+        "at_deadline",
         "began",
         "claimed_for",
         "contested",
@@ -105,7 +107,7 @@ class SagaView:
 
     def __init__(self, saga: str) -> None:
         self.id = saga
-        self.name = self.claimed_for = self.undo_to = ""
+        self.name = self.claimed_for = self.undo_to = self.at_deadline = ""
         self.undo_only: frozenset[str] | None = None
         self.deadline: int | None = None
         self.resume_grace: float | None = None

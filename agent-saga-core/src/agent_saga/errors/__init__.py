@@ -4,8 +4,9 @@ Rules of this part:
 
 - One root, `AgentSagaError`; the branches say who must act. `ConfigurationError`: the author of
   the program. `RefusedError`: nobody, the system worked and the effect did not happen.
-  `StepError`: the caller of one tool. `SagaError`: the caller of the boundary. `WALError` and
-  `StateError`: the operator.
+  `StepError`: the caller of one tool. `SagaError`: the caller of the boundary. `WALError`,
+  `StateError`, `RecoveryError` and `ApprovalError`: the operator. `NotFound` and `Ambiguous`:
+  whoever named something.
 - Each class has a stable `code` (`SAGA-…`) that never changes its meaning, and may carry `fix`: the
   next thing to do, as one sentence or command. `str(error)` is the whole message with code and fix.
 - `NotApplied` is both an answer of a prober and an exception that a tool may raise; either way it
@@ -65,10 +66,12 @@ from agent_saga.errors.calls import (
 )
 from agent_saga.errors.operating import (
     AlreadyDecided,
+    Ambiguous,
     ApprovalError,
     ClaimRefused,
     CompactionRefused,
     ForkRefused,
+    NotFound,
     RecoveryError,
     RecoveryRefused,
     StateError,
@@ -95,6 +98,7 @@ __all__ = [
     "AgentSagaError",
     "AgentSagaWarning",
     "AlreadyDecided",
+    "Ambiguous",
     "ApprovalDenied",
     "ApprovalError",
     "ApprovalPending",
@@ -115,6 +119,7 @@ __all__ = [
     "LimitExceeded",
     "NoBoundary",
     "NotApplied",
+    "NotFound",
     "NotRecordable",
     "NotSuspendable",
     "OutcomeUnknown",

@@ -1,4 +1,4 @@
-"""Errors that an operator deals with: the log, the state store, recovery, approvals."""
+"""Errors that an operator deals with: the log, the state store, recovery, approvals, names."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from agent_saga.errors.root import AgentSagaError
 
 __all__ = [
     "AlreadyDecided",
+    "Ambiguous",
     "ApprovalError",
     "ClaimRefused",
     "CompactionRefused",
     "ForkRefused",
+    "NotFound",
     "RecoveryError",
     "RecoveryRefused",
     "StateError",
@@ -132,3 +134,15 @@ class AlreadyDecided(ApprovalError):
     """Somebody was faster: the request is decided already, and the first decision counts."""
 
     code = "SAGA-621"
+
+
+class NotFound(AgentSagaError):
+    """What was named is not there: no log, saga, step, request or limit has this name."""
+
+    code = "SAGA-800"
+
+
+class Ambiguous(AgentSagaError):
+    """What was named may be one of several; nothing was done to any of them."""
+
+    code = "SAGA-801"

@@ -6,7 +6,7 @@ from typing import Final
 
 from agent_saga.domain.lifecycle import SagaState
 from agent_saga.recovery.survey import Found
-from agent_saga.recovery.suspended import held
+from agent_saga.recovery.suspended import awaits_human
 
 _ALWAYS: Final = frozenset({SagaState.STUCK, SagaState.REOPENED})
 _ENDED: Final = frozenset({SagaState.COMMITTED, SagaState.ROLLED_BACK, SagaState.PARTIAL})
@@ -18,7 +18,7 @@ def is_case(found: Found) -> bool:
     A saga that ended with approved steps standing, and nothing else, is none.
     """
     state = found.view.state
-    if found.problems or state in _ALWAYS or held(found):
+    if found.problems or state in _ALWAYS or awaits_human(found):
         return True
     if state is SagaState.CLOSED or state in _ENDED:
         return bool(found.view.standing)
@@ -29,7 +29,7 @@ def case_of(found: Found) -> str:
     """Return in words why a saga needs a human."""
     if found.problems:
         return "; ".join(found.problems)
-    if held(found):
-        return "its deadline is over: resume it by its id, or undo it (agent-saga queue retry)"
+    if awaits_human(found):
+        return "it was suspended, and its deadline is over: its program resumes it, or it is undone"
     steps = ", ".join(f"{step.tool} is {step.state.value}" for step in found.view.standing)
     return f"{found.view.state.value}: {steps or 'it could not be undone'}"

@@ -31,6 +31,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from agent_saga.domain.commands import told_command
 from agent_saga.domain.lifecycle import SagaState
 from agent_saga.domain.records import Ev
 from agent_saga.engine.ports import Engine
@@ -121,7 +122,7 @@ def claimed(
     """
     with contextlib.ExitStack() as held:
         held.enter_context(_alone(saga))
-        check_not_quarantined(place.store, saga)
+        check_not_quarantined(place.store, saga, place.wal.path)
         view = held.enter_context(View(place.wal.port, place.wal.path))
         if found is None:
             found = _found(place, saga)
@@ -151,6 +152,31 @@ def claimed(
         except BaseException:
             _let_go(place, saga, epoch)
             raise
+
+
+def check_claimable(place: Place, found: Found, check: Check | None = None) -> None:
+    """Refuse what `claimed` would refuse before it takes anything; nothing is taken.
+
+    Args:
+        place: where recovery works.
+        found: the saga, as surveyed.
+        check: as for `claimed`.
+
+    Raises:
+        ClaimRefused: its owner lives, or a call of it still runs.
+        Quarantined: a person has quarantined it.
+        WALError, StateError: something could not be read.
+    """
+    check_not_quarantined(place.store, found.id, place.wal.path)
+    if not found.proved:
+        found = place.proved(found)
+    proved = ""
+    if check is not None:
+        check(found)
+    if found.view.state in OWNED or _just_claimed(place, found):
+        with _dead_owner(place, found):
+            proved = found.effective.owner
+    _check_calls_ended(place, found, proved)
 
 
 @contextlib.contextmanager
@@ -194,9 +220,7 @@ def _found(place: Place, saga: str) -> Found:
     path = place.wal.path
     found = look(path, saga, dead=dead_writers(path, place.wal.port))
     if found is None:
-        raise ClaimRefused(
-            f"The log has no saga {saga!r}.", fix="agent-saga list shows the sagas it has."
-        )
+        raise ClaimRefused(f"The log has no saga {saga!r}.", fix=told_command("list", path))
     return found
 
 

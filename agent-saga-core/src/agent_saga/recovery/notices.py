@@ -14,12 +14,12 @@ Rules of this part:
 from __future__ import annotations
 
 import logging
-import shlex
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Final
 
+from agent_saga.domain.commands import queue_command
 from agent_saga.domain.identity import joined
 from agent_saga.engine.requests import Ending
 from agent_saga.plugins.notifiers import Case, Notifier
@@ -160,7 +160,7 @@ def _mark(case: Found) -> str:
 
 def _case(path: str, found: Found) -> Case:
     view = found.view
-    command = f"agent-saga queue show {found.id} --wal-path {shlex.quote(path)}"
+    command = queue_command(found.id, path)
     return Case(
         found.id, view.name, view.state.value, case_of(found), view.began, view.last, path, command
     )

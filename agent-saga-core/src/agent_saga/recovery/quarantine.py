@@ -22,8 +22,13 @@ def quarantined_sagas(store: StateStore) -> dict[str, Entry]:
     return dict(SwitchStore(store).read().quarantined)
 
 
-def check_not_quarantined(store: StateStore, saga: str) -> None:
+def check_not_quarantined(store: StateStore, saga: str, log: str = "") -> None:
     """Refuse to take a quarantined saga over.
+
+    Args:
+        store: where that stands.
+        saga: the saga's id.
+        log: the path of its log, for the command that lifts it.
 
     Raises:
         Quarantined: it is quarantined.
@@ -31,4 +36,4 @@ def check_not_quarantined(store: StateStore, saga: str) -> None:
     """
     entry = quarantined_sagas(store).get(saga)
     if entry is not None:
-        raise quarantined(entry)
+        raise quarantined(entry, log)

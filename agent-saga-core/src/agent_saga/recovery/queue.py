@@ -13,7 +13,10 @@ Rules of this part:
 from __future__ import annotations
 
 import contextlib
+import functools
+from typing import Final
 
+from agent_saga.domain.commands import quoted, recover_command, told_command
 from agent_saga.domain.lifecycle import SagaState, StepState, step_after
 from agent_saga.domain.records import Ev
 from agent_saga.domain.views import StepView
@@ -22,17 +25,19 @@ from agent_saga.engine.saga import Saga
 from agent_saga.errors import IllegalTransition, RecoveryError, WALError
 from agent_saga.recovery.cases import case_of, is_case
 from agent_saga.recovery.claim import OWNED, Place, claimed, give_back
+from agent_saga.recovery.next_step import where_to_look
 from agent_saga.recovery.proofs import Proofs
 from agent_saga.recovery.rebuild import rebuilt
 from agent_saga.recovery.recover import Recovered, bare, recoverable, undo_saga, unsettled
 from agent_saga.recovery.survey import Found, survey
-from agent_saga.recovery.suspended import held
+from agent_saga.recovery.suspended import awaits_human
 from agent_saga.wal.encoding import masked
 from agent_saga.wal.takeover import dead_writer, dead_writers
 
-__all__ = ["case_of", "cases", "close_case", "is_case", "named", "retry_case", "said"]
+__all__ = ["RETRIED", "case_of", "cases", "close_case", "is_case", "named", "retry_case", "said"]
 
-_RETRIED = frozenset({SagaState.PARTIAL, SagaState.STUCK, SagaState.REOPENED})
+RETRIED: Final = frozenset({SagaState.PARTIAL, SagaState.STUCK, SagaState.REOPENED})
+"""The states from which what is left of a case can be undone; an overdue suspended saga can too."""
 
 
 def cases(path: str, proofs: Proofs | None = None) -> list[Found]:
@@ -81,11 +86,17 @@ def close_case(place: Place, saga: str, *, by: str, reason: str) -> None:
         reason: what was done about it.
 
     Raises:
-        RecoveryError: no name or reason is given, or the saga is still open.
-        ClaimRefused: somebody else acts on it.
+        RecoveryError: no name or reason is given, the saga has not ended, or it is no case.
+        ClaimRefused: somebody else acts on it, or the log has no such saga.
+        Quarantined: a person has quarantined it.
+        WALError, StateError: something could not be read, recorded or stored.
+
+    Crash: the case is closed or it is not; closing it again is refused once it is. Fails closed.
     """
     by, reason = named(by), said(reason)
-    with claimed(place, saga, reason="operator", by=by, check=_check_case) as claim:
+    log = place.wal.path
+    check = functools.partial(_check_case, log=log)
+    with claimed(place, saga, reason="operator", by=by, check=check) as claim:
         found = claim.found
         owned = bare(place, claim)
         for step in found.view.standing:
@@ -96,11 +107,12 @@ def close_case(place: Place, saga: str, *, by: str, reason: str) -> None:
         give_back(place, claim)
 
 
-def _check_case(found: Found) -> None:
-    if held(found) and not found.problems:
+def _check_case(found: Found, log: str) -> None:
+    if awaits_human(found) and not found.problems:
+        retry = told_command(f"queue retry {quoted(found.id)} --by NAME --import MODULE", log)
         raise RecoveryError(
             f"Saga {found.id} waits; what it did stands, so it cannot be closed.",
-            fix="Resume it by its id, or undo it: agent-saga queue retry",
+            fix=f"Its program resumes it by its id, or it is undone: {retry}",
         )
     if is_case(found):
         return
@@ -108,11 +120,11 @@ def _check_case(found: Found) -> None:
     if state in OWNED or state is SagaState.RELEASED:
         raise RecoveryError(
             f"Saga {found.id} has not ended; it cannot be closed before recovery has tried.",
-            fix="agent-saga recover",
+            fix=recover_command(log),
         )
     raise RecoveryError(
         f"Saga {found.id} is {state.value} and is no case; there is nothing to close.",
-        fix="agent-saga queue list shows the cases.",
+        fix=where_to_look(found.view, log),
     )
 
 
@@ -149,26 +161,39 @@ def _closing(saga: Saga, found: Found, **fields: object) -> int:
 def retry_case(place: Place, saga: str, *, by: str) -> Recovered:
     """Take a saga over and undo what is left of it, orphans included.
 
+    Args:
+        place: where recovery works.
+        saga: the saga's id.
+        by: who asks for it.
+
     Raises:
-        RecoveryError: the saga is in no state to be retried, or its records cannot be trusted.
-        ClaimRefused: somebody else acts on it.
+        RecoveryError: no name is given, the saga is in no state to be retried, or its records
+            cannot be trusted.
+        ClaimRefused: somebody else acts on it, or the log has no such saga.
+        Quarantined: a person has quarantined it.
+        WALError, StateError: something could not be read, recorded or stored.
+
+    Crash: what was announced is in the log; recovery goes on and repeats nothing. Fails closed.
     """
     by = named(by)
-    with claimed(place, saga, reason="operator", by=by, check=_check_retry) as claim:
+    check = functools.partial(_check_retry, log=place.wal.path)
+    with claimed(place, saga, reason="operator", by=by, check=check) as claim:
         now = place.engine.clock.monotonic()
         owned = rebuilt(place.engine, claim.found, claim.epoch, dead_since=now)
         return undo_saga(place, claim, owned, f"retried by {by}", retry=True)
 
 
-def _check_retry(found: Found) -> None:
+def _check_retry(found: Found, log: str) -> None:
     if found.problems:
+        close = told_command(f"queue close {quoted(found.id)} --by NAME --reason WHY", log)
         raise RecoveryError(
             f"The records of saga {found.id} cannot be trusted: {found.problems[0]}.",
-            fix="Look at the world, put it right, and close the case: agent-saga queue close",
+            fix=f"Look at the world, put it right, and close the case: {close}",
         )
-    if found.view.state not in _RETRIED and not held(found):
+    if found.view.state not in RETRIED and not awaits_human(found):
         raise RecoveryError(
-            f"Saga {found.id} is {found.view.state.value}; there is nothing to retry."
+            f"Saga {found.id} is {found.view.state.value}; there is nothing to retry.",
+            fix=where_to_look(found.view, log),
         )
 
 

@@ -6,32 +6,33 @@ comes: nothing is undone because of it.
 
 from __future__ import annotations
 
+from typing import Final
+
 from agent_saga.domain.clock import SYSTEM_CLOCK
-from agent_saga.domain.effective import facts_of
 from agent_saga.domain.lifecycle import SagaState
-from agent_saga.domain.records import Ev
+from agent_saga.domain.views import SagaView
 from agent_saga.recovery.survey import Found
 
-_UNDO, _HOLD = "undo", "hold"
+UNDO: Final = "undo"
+HOLD: Final = "hold"
 
 
 def overdue(found: Found) -> bool:
     """Say whether a suspended saga has waited too long, and is to be undone then."""
-    return _over(found) == _UNDO
+    return after_deadline(found.view) == UNDO
 
 
-def held(found: Found) -> bool:
+def awaits_human(found: Found) -> bool:
     """Say whether a suspended saga has waited too long, and a human decides then."""
-    return _over(found) == _HOLD
+    return after_deadline(found.view) == HOLD
 
 
-def _over(found: Found) -> str:
-    """Return what happens to a suspended saga now that its time is over; empty if it is not."""
-    if found.view.state is not SagaState.SUSPENDED:
+def after_deadline(view: SagaView) -> str:
+    """Return what happens to a suspended saga now that its time is over; empty if it is not.
+
+    It is `UNDO`, or `HOLD`: a human decides.
+    """
+    if view.state is not SagaState.SUSPENDED or view.deadline is None:
         return ""
-    suspensions = [r for r in found.effective.records if r.event == Ev.SAGA_SUSPENDED]
-    facts = facts_of(suspensions[-1]) if suspensions else {}
-    deadline, then = facts.get("deadline"), facts.get("at_deadline")
-    if not isinstance(deadline, int) or SYSTEM_CLOCK.now_us() <= deadline:
-        return ""
-    return then if then in (_UNDO, _HOLD) else ""
+    over = SYSTEM_CLOCK.now_us() > view.deadline
+    return view.at_deadline if over and view.at_deadline in (UNDO, HOLD) else ""

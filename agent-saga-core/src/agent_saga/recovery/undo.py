@@ -17,6 +17,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from agent_saga.domain.commands import (
+    queue_command,
+    recover_command,
+    show_command,
+    told_command,
+)
 from agent_saga.domain.lifecycle import SagaState, StepState
 from agent_saga.engine.journal import step_list
 from agent_saga.engine.outcome import unusable
@@ -24,7 +30,8 @@ from agent_saga.engine.ports import Engine
 from agent_saga.engine.saga import Saga, undo_order
 from agent_saga.engine.step import Step
 from agent_saga.errors import NotRecordable, UndoRefused
-from agent_saga.recovery.claim import Place, claimed
+from agent_saga.recovery.claim import Place, check_claimable, claimed
+from agent_saga.recovery.next_step import where_to_look
 from agent_saga.recovery.queue import named, said
 from agent_saga.recovery.rebuild import rebuilt
 from agent_saga.recovery.recover import Recovered, undo_saga
@@ -56,14 +63,16 @@ class Plan(NamedTuple):
     Attributes:
         saga, name, state: which saga, and where it stands.
         steps: in the order in which they would be visited.
-        held: what it waits for first, in words; empty when nothing is waited for.
+        outcome: what recovery would do with it, in the words of a pass; empty when not asked.
+        reason: why it would not be undone now; empty when it would.
     """
 
     saga: str
     name: str
     state: str
     steps: list[Planned]
-    held: str = ""
+    outcome: str = ""
+    reason: str = ""
 
     def as_dict(self) -> dict[str, object]:
         """Return the plan as plain data."""
@@ -116,7 +125,7 @@ def aim(saga: Saga, to: str) -> None:
         if point.id != saga.undo_to:
             raise UndoRefused(
                 f"Saga {saga.id} is being undone {_how_far(saga)}; that was interrupted.",
-                fix="Finish that first: the same command again, or agent-saga recover.",
+                fix=f"Finish that first: {_again(saga)}",
             )
         return
     only = frozenset(step.id for step in saga.steps.values() if came_after(step, point))
@@ -128,6 +137,11 @@ def aim(saga: Saga, to: str) -> None:
             fix="Name a later step, and go on from there.",
         ) from error
     saga.undo_to, saga.only = point.id, only
+
+
+def _again(saga: Saga) -> str:
+    same = f"--to {saga.undo_to}" if saga.only is not None else "the same command without --to"
+    return f"{same}, or {recover_command(saga.engine.wal.address)}"
 
 
 def _how_far(saga: Saga) -> str:
@@ -229,8 +243,13 @@ def undo_later(
     Raises:
         UndoRefused: the saga is not committed, nothing is left to undo, or a step of it cannot be
             undone; nothing was run.
-        RecoveryError: no name or reason is given.
+        RecoveryError: no name or reason is given, or records of the saga are lost.
         ClaimRefused: somebody else acts on it.
+        Quarantined: a person has quarantined it.
+        WALError, StateError: something could not be read, recorded or stored.
+
+    Crash: what was announced is in the log; the same call, or recovery, goes on and repeats
+    nothing. Fails closed.
     """
     by, reason = named(by), said(reason)
 
@@ -246,41 +265,68 @@ def undo_later(
         return undo_saga(place, claim, owned, f"undone by {by}: {reason}")
 
 
+def check_undo(
+    place: Place, saga: str, *, leave_the_rest: bool = False, to: str | None = None
+) -> None:
+    """Refuse what `undo_later` would refuse before anything is run; takes and runs nothing.
+
+    Args:
+        place: where recovery works.
+        saga: the saga's id.
+        leave_the_rest: as for `undo_later`.
+        to: as for `undo_later`.
+
+    Raises:
+        UndoRefused: the saga is not committed, nothing is left to undo, or a step of it cannot be
+            undone.
+        ClaimRefused: somebody else acts on it.
+        Quarantined: a person has quarantined it.
+    """
+
+    def check(found: Found) -> None:
+        _check(place, found, leave_the_rest=leave_the_rest, to=to)
+
+    check_claimable(place, known(place.wal.path, saga), check)
+
+
 def known(path: str, saga: str) -> Found:
     """Return a saga of the log.
 
     Raises:
         UndoRefused: the log has no saga of this id.
+        WALError: the log cannot be read.
     """
     found = look(path, saga)
     if found is None:
         why = "; it left the log by compaction" if has_departed(path, saga) else ""
-        raise UndoRefused(
-            f"The log has no saga {saga!r}{why}.", fix="agent-saga list shows the sagas it has."
-        )
+        raise UndoRefused(f"The log has no saga {saga!r}{why}.", fix=told_command("list", path))
     return found
 
 
 def _check(place: Place, found: Found, *, leave_the_rest: bool, to: str | None) -> None:
+    log = place.wal.path
     if found.problems:
-        raise UndoRefused(f"The records of the saga cannot be trusted: {found.problems[0]}.")
+        raise UndoRefused(
+            f"The records of the saga cannot be trusted: {found.problems[0]}.",
+            fix=queue_command(found.id, log),
+        )
     if found.view.state not in _UNDONE_LATER:
         raise UndoRefused(
             f"Saga {found.id} is {found.view.state.value}; only a committed saga is undone later.",
-            fix="agent-saga queue list shows the sagas whose undoing could not be finished.",
+            fix=where_to_look(found.view, log),
         )
     if found.view.undo_to and to is None:
         raise UndoRefused(
             f"Saga {found.id} is being undone up to the step {found.view.undo_to}; that was "
             "interrupted.",
-            fix=f"Finish that first: --to {found.view.undo_to}, or agent-saga recover.",
+            fix=f"Finish that first: --to {found.view.undo_to}, or {recover_command(log)}",
         )
     steps = plan(place.engine, found, to).steps
     begun = found.view.state is not SagaState.COMMITTED
     if to is not None and not begun and all(step.what == "leave" for step in steps):
         raise UndoRefused(
             f"Nothing of saga {found.id} is left to undo after that step.",
-            fix=f"agent-saga undo {found.id} --dry-run shows every step.",
+            fix=show_command(found.id, log),
         )
     if leave_the_rest:
         return

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from agent_saga.domain.commands import queue_command, recover_command
 from agent_saga.domain.lifecycle import SagaState, StepState
 from agent_saga.domain.report import RollbackReport
 from agent_saga.engine.drive_sync import SyncDriver
@@ -54,8 +55,13 @@ def undo_steps(
 
     Raises:
         UndoRefused: a step cannot be undone, or the saga can lose no part now; nothing was run.
-        RecoveryError: no name or reason is given.
-        ClaimRefused: somebody else acts on it.
+        RecoveryError: no name or reason is given, or records of the saga are lost.
+        ClaimRefused: somebody else acts on it, or the log has no such saga.
+        Quarantined: a person has quarantined it.
+        WALError, StateError: something could not be read, recorded or stored.
+
+    Crash: what was announced is in the log; the same call, or recovery, goes on and repeats
+    nothing. Fails closed.
     """
     by, reason = named(by), said(reason)
 
@@ -86,13 +92,16 @@ def check_steps(place: Place, found: Found, chosen: Collection[str]) -> None:
         UndoRefused: so it is.
     """
     if found.problems:
-        raise UndoRefused(f"The records of saga {found.id} cannot be trusted: {found.problems[0]}.")
+        raise UndoRefused(
+            f"The records of saga {found.id} cannot be trusted: {found.problems[0]}.",
+            fix=queue_command(found.id, place.wal.path),
+        )
     state = found.view.state
     interrupted = found.view.undo_only is not None and _standing(found) & found.view.undo_only
     if interrupted and interrupted != set(chosen):
         raise UndoRefused(
             f"Another part of saga {found.id} is being undone; that was interrupted.",
-            fix="Finish that first: agent-saga recover.",
+            fix=f"Finish that first: {recover_command(place.wal.path)}",
         )
     if not interrupted and state not in (_LOSES_ALL if _is_all(found, chosen) else _LOSES_A_PART):
         raise UndoRefused(

@@ -27,13 +27,13 @@ from agent_saga.plugins.process import process_plugins
 from agent_saga.plugins.registry import process_handlers
 from agent_saga.recovery.claim import Place
 from agent_saga.recovery.daemon import Daemon, Result
-from agent_saga.recovery.hold import hold_text, looked_up
+from agent_saga.recovery.looking import Forecast, acted_on, forecast
 from agent_saga.recovery.notices import Notices
 from agent_saga.recovery.proofs import Proofs
 from agent_saga.recovery.queue import cases, close_case, retry_case
 from agent_saga.recovery.recover import Recovered, recoverable
 from agent_saga.recovery.survey import Found, survey
-from agent_saga.recovery.undo import Plan, known, plan, undo_later
+from agent_saga.recovery.undo import Plan, check_undo, known, plan, undo_later
 from agent_saga.runtime.composition import Runtime
 from agent_saga.runtime.settings import Settings
 from agent_saga.state.address import open_state
@@ -112,6 +112,10 @@ class RecoveryDaemon:
         Fails closed: a saga that cannot be read, proved dead, fenced or claimed is not acted on,
         and is in the result. Waits for calls that may still arrive. Returns a `Result`, or an
         awaitable of it.
+
+        Raises:
+            WALError: the log as a whole cannot be read.
+            ConfigurationError, PluginError: a setting or a plugin cannot be used.
         """
         return _either(
             lambda: self._handed_back(self._daemon.sweep(patient=True, undo_held=undo_held))
@@ -126,6 +130,8 @@ class RecoveryDaemon:
             interval: the pause.
             after: called after every pass with its result, or with None if the pass failed; it runs
                 on the thread that watches.
+
+        A pass that fails is logged, and the next one is made; it raises only what `after` raises.
         """
 
         def then(result: Result | None) -> object:
@@ -164,7 +170,10 @@ class RecoveryDaemon:
 
         Raises:
             UndoRefused: it cannot be undone as asked; nothing was run.
+            RecoveryError: no name or reason is given, or records of the saga are lost.
             ClaimRefused: somebody else acts on it.
+            Quarantined: a person has quarantined it.
+            WALError, StateError: something could not be read, recorded or stored.
 
         Crash: what was announced is in the log; the same call, or recovery, goes on and repeats
         nothing. Fails closed.
@@ -193,7 +202,12 @@ class RecoveryDaemon:
         return self._runtime.wal.compact(grace_seconds=grace_seconds)
 
     def sweep(self) -> Result:
-        """Make one pass that does not wait for calls that may still arrive; blocks."""
+        """Make one pass that does not wait for calls that may still arrive; blocks.
+
+        Raises:
+            WALError: the log as a whole cannot be read.
+            ConfigurationError, PluginError: a setting or a plugin cannot be used.
+        """
         return self._handed_back(self._daemon.sweep(patient=False))
 
     def _handed_back(self, result: R) -> R:
@@ -205,26 +219,65 @@ class RecoveryDaemon:
             log.warning("what dead processes held of limits was not handed back: %s", error)
         return result
 
-    def missing_handlers(self) -> list[str]:
-        """Return the names of inverses that open sagas need and that are not registered here."""
-        self._runtime.engine()
-        open_sagas = self._proved(recoverable)
-        needed = set().union(*[s.view.handlers_needed() for s in open_sagas if not s.problems])
+    def missing_handlers(self, *, now: bool = False, undo_held: bool = False) -> list[str]:
+        """Return the names of inverses that open sagas need and that are not registered here.
+
+        Args:
+            now: only those that `recover_all` would need now; otherwise also those of sagas that
+                are open in living processes, or held.
+            undo_held: with `now`, as for `recover_all`.
+
+        Raises:
+            WALError: the log cannot be read.
+        """
+        place = self._place()
+        if now:
+            sagas = acted_on(place, undo_held=undo_held)
+        else:
+            sagas = [s for s in self._proved(recoverable) if not s.problems]
+        needed = set().union(*[saga.view.handlers_needed() for saga in sagas])
         return sorted(needed - set(process_handlers().compensators))
 
-    def plans(self) -> list[Plan]:
-        """Return what recovery would do about each saga that is not settled."""
-        engine = self._runtime.engine()
-        found = self._proved(lambda saga: not saga.settled)
-        held = looked_up(self._daemon.path, self._place().store, [saga.view for saga in found])
-        texts = {saga: hold_text(hold) for saga, hold in held.items()}
-        return [plan(engine, saga)._replace(held=texts.get(saga.id, "")) for saga in found]
+    def forecast(self, *, undo_held: bool = False) -> Forecast:
+        """Return what `recover_all` would do now; runs and writes nothing.
+
+        Args:
+            undo_held: as for `recover_all`.
+
+        Raises:
+            WALError: the log cannot be read.
+        """
+        return forecast(self._place(), undo_held=undo_held)
+
+    def check_undo(self, saga: str, *, leave_the_rest: bool = False, to: str | None = None) -> None:
+        """Refuse what `undo` would refuse; runs and writes nothing.
+
+        Args:
+            saga: the saga's id.
+            leave_the_rest: as for `undo`.
+            to: as for `undo`.
+
+        Raises:
+            UndoRefused: it cannot be undone as asked.
+            ClaimRefused: somebody else acts on it.
+            Quarantined: a person has quarantined it.
+            WALError, StateError: something could not be read.
+        """
+        check_undo(self._place(), saga, leave_the_rest=leave_the_rest, to=to)
 
     def plan(self, saga: str, *, to: str | None = None) -> Plan:
         """Return what undoing a saga, or what came after one of its steps, would do; runs nothing.
 
+        It tells what would become of each step, also where `undo` refuses the whole; that is what
+        `check_undo` tells.
+
+        Args:
+            saga: the saga's id.
+            to: as for `undo`.
+
         Raises:
             UndoRefused: the log has no such saga, or the saga no such step.
+            WALError: the log cannot be read.
         """
         found = self._proofs.proved(self._daemon.path, known(self._daemon.path, saga))
         return plan(self._runtime.engine(), found, to)
@@ -237,15 +290,46 @@ class RecoveryDaemon:
         return [self._proofs.proved(path, saga) for saga in found]
 
     def cases(self) -> list[Found]:
-        """Return the sagas that need a human, oldest first."""
-        return cases(self._daemon.path, self._proofs)
+        """Return the sagas that need a human, oldest first.
+
+        Raises:
+            WALError: the log cannot be read.
+        """
+        return cases(self._daemon.path)
 
     def retry(self, saga: str, *, by: str) -> Recovered:
-        """Undo what is left of a case; see `recovery.queue.retry_case`."""
+        """Undo what is left of a case, orphans included, by the rules of recovery.
+
+        Args:
+            saga: the saga's id.
+            by: who asks for it; recorded.
+
+        Raises:
+            RecoveryError: no name is given, or the saga is in no state to be retried.
+            ClaimRefused: somebody else acts on it.
+            Quarantined: a person has quarantined it.
+            WALError, StateError: something could not be read, recorded or stored.
+
+        Crash: what was announced is in the log; recovery goes on and repeats nothing. Fails closed.
+        """
         return retry_case(self._place(), saga, by=by)
 
     def close_case(self, saga: str, *, by: str, reason: str) -> None:
-        """Record that a person has dealt with a case; see `recovery.queue.close_case`."""
+        """Record that a person has dealt with a case; nothing is run.
+
+        Args:
+            saga: the saga's id.
+            by: who says so.
+            reason: what was done about it; both are recorded.
+
+        Raises:
+            RecoveryError: no name or reason is given, the saga has not ended, or it is no case.
+            ClaimRefused: somebody else acts on it.
+            Quarantined: a person has quarantined it.
+            WALError, StateError: something could not be read, recorded or stored.
+
+        Crash: the case is closed, or it is not. Fails closed.
+        """
         close_case(self._place(), saga, by=by, reason=reason)
 
 

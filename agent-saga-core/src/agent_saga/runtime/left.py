@@ -12,11 +12,11 @@ Rules of this part:
 from __future__ import annotations
 
 import logging
-import shlex
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent_saga.domain.commands import recover_command, told_command
 from agent_saga.wal.directory import WRITERS
 from agent_saga.wal.file import FileWAL
 
@@ -76,15 +76,14 @@ def what_is_left(path: str) -> str:
     gone = [saga for saga in found if saga.effective.owner in dead]
     human = [saga for saga in gone if is_case(saga)]
     left = [s for s in gone if s not in human and recoverable(s) and s.view.held_for is None]
-    where = f"--wal-path {shlex.quote(path)}"
     parts = []
     if left:
         parts.append(
-            f"{_sagas(len(left))} left unfinished by processes that died: "
-            f"agent-saga recover {where} --import MODULE"
+            f"{_sagas(len(left))} left unfinished by processes that died: {recover_command(path)}"
         )
     if human:
-        parts.append(f"{_sagas(len(human))} waiting for a human: agent-saga queue list {where}")
+        queue = told_command("queue list", path)
+        parts.append(f"{_sagas(len(human))} waiting for a human: {queue}")
     return f"The log {path} has {'; '.join(parts)}" if parts else ""
 
 

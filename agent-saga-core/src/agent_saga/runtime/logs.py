@@ -79,7 +79,13 @@ def wal_at(wal: BaseWAL | str | os.PathLike[str], settings: Settings | None = No
 
 
 def canonical(address: str) -> str:
-    """Return an address in the one form in which it is compared: `file:` and an absolute path."""
+    """Return an address in the one form in which it is compared: `file:` and an absolute path.
+
+    Raises:
+        ConfigurationError: the address can be no path.
+    """
+    if "\0" in address:
+        raise ConfigurationError(f"The address {address!r} can be no path.")
     scheme, colon, rest = address.partition(":")
     if colon and len(scheme) > 1 and scheme != "file":
         return address

@@ -49,7 +49,7 @@ class Compacted(NamedTuple):
     """What a compaction did.
 
     Attributes:
-        sagas: how many sagas left.
+        sagas: how many settled sagas were taken out.
         records: how many records left, with those that the log had written about itself.
         writers: how many writers left as a whole.
         bytes: by how many bytes the log's files shrank.

@@ -17,6 +17,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, Final
 
+from agent_saga.domain.commands import quoted
 from agent_saga.errors import WALFormatError, WALFull, WALPathError
 from agent_saga.wal.os_port import NETWORK_FILE_SYSTEMS
 
@@ -110,7 +111,7 @@ def check_readable(port: OsPort, path: str) -> bool:
 def _plain_file(path: str) -> WALPathError:
     return WALPathError(
         f"The log's path {path!r} is a plain file; a log is a directory.",
-        fix=f"mv '{path}' '{path}.old'",
+        fix=f"mv {quoted(path)} {quoted(f'{path}.old')}",
     )
 
 

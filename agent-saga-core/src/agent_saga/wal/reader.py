@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from agent_saga.domain.commands import told_command
 from agent_saga.domain.records import FORMAT
 from agent_saga.errors import WALCorrupt, WALFormatError
 from agent_saga.wal.directory import WRITERS, check_readable
@@ -144,7 +145,7 @@ def records(path: str | os.PathLike[str], port: OsPort | None = None) -> Iterato
         raise kind(
             f"{len(problems)} places of the log cannot be read; the first: {first.reason} "
             f"(writer {first.writer}, {first.segment}, sequence {first.seq}, byte {first.offset}).",
-            fix=f"agent-saga verify --wal-path '{os.fspath(path)}'",
+            fix=told_command("verify", os.fspath(path)),
         )
 
 

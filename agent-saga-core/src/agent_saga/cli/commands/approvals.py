@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agent_saga.cli.exits import Exit
-from agent_saga.cli.options import log_options
+from agent_saga.cli.options import by_option, log_options, named
 from agent_saga.cli.output import counted, printable, say, say_json
-from agent_saga.cli.place import log_path, wal_option
+from agent_saga.cli.place import NO_LOG, existing_log, is_there, log_path, wal_option
 from agent_saga.cli.story import moment
-from agent_saga.controls.humans.names import blank
-from agent_saga.errors import ApprovalError
 from agent_saga.runtime.stores import FileApprovalStore
 
 if TYPE_CHECKING:
@@ -32,26 +30,12 @@ def command() -> None:
     """Show what waits for a human's approval, and answer it."""
 
 
-def _approver(_: click.Context, __: click.Parameter, value: str) -> str:
-    if blank(value):
-        raise click.BadParameter("whoever decides has to be named.")
-    return value
-
-
-approver_option = click.option(
-    "--approver",
-    required=True,
-    metavar="WHO",
-    callback=_approver,
-    help="Who decides; recorded, and none of those who ask.",
-)
+approver_option = by_option("--approver", "Who decides; recorded, and none of those who ask.")
 note_option = click.option("--note", default="", help="A remark; recorded and told.")
 
 
 def _store(wal_path: str | None) -> tuple[Path, FileApprovalStore]:
-    path = log_path(wal_path)
-    if not path.exists():
-        raise ApprovalError(f"There is no log at {path}.", fix="Name it with --wal-path.")
+    path = existing_log(wal_path)
     return path, FileApprovalStore(path)
 
 
@@ -60,7 +44,8 @@ def _store(wal_path: str | None) -> tuple[Path, FileApprovalStore]:
 def listed(wal_path: str | None, *, as_json: bool) -> Exit:
     """List the requests that can be answered, reviews that are due, and standing grants.
 
-    Exits with 0 if nothing waits for a human, and with 1 if something does.
+    Exits with 0 if nothing waits for a human, with 1 if something does, and with 3 if there is no
+    log.
     """
     path = log_path(wal_path)
     store = FileApprovalStore(path)
@@ -77,11 +62,13 @@ def listed(wal_path: str | None, *, as_json: bool) -> Exit:
     else:
         say(f"Log: {printable(path)}", *_pending_lines(pending, path))
         say(*_review_lines(reviews, path), *_grant_lines(grants))
-    return Exit.NOT_CLEAN if pending or reviews else Exit.CLEAN
+    if pending or reviews:
+        return Exit.NOT_CLEAN
+    return Exit.CLEAN if is_there(path) else Exit.NOTHING_VERIFIABLE
 
 
 @command.command("approve", **_NAMED)
-@click.argument("request", metavar="ID")
+@click.argument("request", metavar="ID", callback=named)
 @approver_option
 @note_option
 @click.option("--break-glass", is_flag=True, help="An emergency; marked, and reviewed afterwards.")
@@ -135,7 +122,7 @@ def approve(
 
 
 @command.command("deny", **_NAMED)
-@click.argument("request", metavar="ID")
+@click.argument("request", metavar="ID", callback=named)
 @approver_option
 @note_option
 @log_options
@@ -147,7 +134,7 @@ def deny(request: str, approver: str, note: str, wal_path: str | None, *, as_jso
 
 
 @command.command("challenge", **_NAMED)
-@click.argument("request", metavar="ID")
+@click.argument("request", metavar="ID", callback=named)
 @click.option("--out", type=click.Path(dir_okay=False), help="Write the bytes to this file.")
 @log_options
 def challenge(request: str, out: str | None, wal_path: str | None, *, as_json: bool) -> Exit:
@@ -169,7 +156,7 @@ def challenge(request: str, out: str | None, wal_path: str | None, *, as_json: b
 
 
 @command.command("review", **_NAMED)
-@click.argument("request", metavar="ID")
+@click.argument("request", metavar="ID", callback=named)
 @approver_option
 @note_option
 @log_options
@@ -210,7 +197,7 @@ def _command(decision: str, doc: Doc, path: Path) -> str:
 
 def _pending_lines(pending: Sequence[Doc], path: Path) -> list[str]:
     if not pending:
-        return ["Nothing waits for an approval."]
+        return ["Nothing waits for an approval." if is_there(path) else NO_LOG]
     lines = [f"{counted(len(pending), 'request')} to answer:"]
     for doc in pending:
         asked = ", ".join(map(printable, doc["requesters"]))

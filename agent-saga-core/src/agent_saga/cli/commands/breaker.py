@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agent_saga.cli.exits import Exit
-from agent_saga.cli.options import log_options
+from agent_saga.cli.options import by_option, log_options
 from agent_saga.cli.output import printable, say, say_json, table
-from agent_saga.cli.place import log_path, wal_option
+from agent_saga.cli.place import NO_LOG, existing_log, is_there, log_path, wal_option
 from agent_saga.controls.breaker.circuit import CLOSED, KEY, Circuits
 from agent_saga.controls.limits.moments import moment
 from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.domain.records import Ev
-from agent_saga.errors import ConfigurationError
 from agent_saga.state.address import open_state
 from agent_saga.state.base import Change, Docs
 from agent_saga.wal.encoding import masked
@@ -37,7 +36,7 @@ def command() -> None:
 def status(wal_path: str | None, *, as_json: bool) -> Exit:
     """Show the breakers that were ever opened.
 
-    Exits with 0 if all are closed, and with 1 if not.
+    Exits with 0 if all are closed, with 1 if not, and with 3 if there is no log.
     """
     path = log_path(wal_path)
     with open_state(str(path)) as state:
@@ -48,22 +47,22 @@ def status(wal_path: str | None, *, as_json: bool) -> Exit:
     else:
         say(f"Log: {printable(path)}")
         _print(shown, path)
+    if not is_there(path):
+        return Exit.NOTHING_VERIFIABLE
     return Exit.CLEAN if all(one["state"] == CLOSED for one in shown) else Exit.NOT_CLEAN
 
 
 @command.command("reset")
 @click.argument("tool")
-@click.option("--by", required=True, help="Who asks for it; recorded.")
+@by_option()
 @click.option("--reason", default="", help="Why; recorded.")
 @log_options
 def reset(tool: str, by: str, reason: str, wal_path: str | None, *, as_json: bool) -> Exit:
     """Close the breaker of a tool by hand; running processes learn of it within a second.
 
-    Exits with 0 if it is closed now, and with 4 if no breaker of this tool was ever opened.
+    Exits with 0 if it is closed now, and with 3 if no breaker of this tool was ever opened.
     """
-    if not by.strip():
-        raise ConfigurationError("--by is blank.", fix="Say who asks for it.")
-    path = log_path(wal_path)
+    path = existing_log(wal_path)
 
     def rule(docs: Docs) -> Change[bool | None]:
         circuits = Circuits(docs[KEY], moment(SYSTEM_CLOCK))
@@ -79,7 +78,7 @@ def reset(tool: str, by: str, reason: str, wal_path: str | None, *, as_json: boo
         say_json({"log": str(path), "tool": tool, "known": closed is not None, "closed": closed})
     else:
         say(f"Log: {printable(path)}", _answer(tool, closed))
-    return Exit.REFUSED if closed is None else Exit.CLEAN
+    return Exit.NOTHING_VERIFIABLE if closed is None else Exit.CLEAN
 
 
 def _record(path: Path, tool: str, by: str, reason: str) -> None:
@@ -109,7 +108,7 @@ def _told(circuits: Circuits, tool: str) -> dict[str, Any]:
 
 def _print(shown: list[dict[str, Any]], path: Path) -> None:
     if not shown:
-        say("No breaker was ever opened.")
+        say("No breaker was ever opened." if is_there(path) else NO_LOG)
         return
     rows = [(b["tool"], b["state"].upper(), f"{b['for_seconds']:.0f} s", b["why"]) for b in shown]
     say(*table(("TOOL", "STATE", "SINCE", "WHY"), rows))

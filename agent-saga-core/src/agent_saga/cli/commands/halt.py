@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agent_saga.cli.exits import Exit
-from agent_saga.cli.options import log_options
+from agent_saga.cli.options import by_option, log_options, reason_option
 from agent_saga.cli.output import note, printable, say, say_json
 from agent_saga.cli.place import log_path
 from agent_saga.cli.reach import known_tools, live_writers, reached
@@ -36,8 +36,8 @@ __all__ = ["command"]
     show_default=True,
     help="*, tool:NAME, tool:PREFIX.* or tag:NAME.",
 )
-@click.option("--reason", required=True, help="Why; recorded, and told to whoever is refused.")
-@click.option("--by", required=True, help="Who asks for it; recorded.")
+@reason_option("Why; recorded, and told to whoever is refused.")
+@by_option()
 @click.option("--drain", is_flag=True, help="Let sagas that have begun go on to their end.")
 @click.option("--ttl", type=float, metavar="SECONDS", help="Be over by itself after so long.")
 @log_options

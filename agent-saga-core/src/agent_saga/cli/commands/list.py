@@ -10,7 +10,7 @@ from agent_saga.cli.exits import Exit
 from agent_saga.cli.holding import holds
 from agent_saga.cli.options import log_options
 from agent_saga.cli.output import counted, printable, say, say_json, table
-from agent_saga.cli.place import log_path
+from agent_saga.cli.place import NO_LOG, is_there, log_path
 from agent_saga.cli.reading import LogView, damage_text, read_log
 from agent_saga.cli.story import moment
 from agent_saga.domain.lifecycle import SagaState
@@ -75,7 +75,7 @@ def _exit(log: LogView, shown: list[SagaView]) -> Exit:
 def _print(log: LogView, shown: list[SagaView]) -> None:
     say(f"Log: {printable(log.path)}", *damage_text(log.damages))
     if not log.sagas:
-        say("There is no saga in this log." if log.path.exists() else "There is no log here yet.")
+        say("There is no saga in this log." if is_there(log.path) else NO_LOG)
         return
     head = ("SAGA", "NAME", "STATE", "CLEAN", "STEPS", "BEGAN (UTC)")
     say(*table(head, [_row(saga) for saga in shown]))

@@ -7,11 +7,18 @@ from typing import TYPE_CHECKING
 import click
 
 from agent_saga.cli.exits import Exit
-from agent_saga.cli.options import import_option, log_options, named
+from agent_saga.cli.naming import saga_meant
+from agent_saga.cli.options import by_option, import_option, log_options, named, reason_option
 from agent_saga.cli.output import counted, printable, say, say_json
-from agent_saga.cli.place import log_path, wal_option
-from agent_saga.cli.recovering import as_document, opened, result_lines, saga_of
-from agent_saga.recovery.queue import case_of, cases
+from agent_saga.cli.place import NO_LOG, existing_log, is_there, log_path, wal_option
+from agent_saga.cli.reading import read_log
+from agent_saga.cli.recovering import as_document, opened, result_lines
+from agent_saga.cli.verdict import headline
+from agent_saga.domain.commands import quoted
+from agent_saga.errors import RecoveryError
+from agent_saga.recovery.next_step import where_to_look
+from agent_saga.recovery.queue import RETRIED, case_of, cases
+from agent_saga.recovery.suspended import awaits_human
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,52 +50,83 @@ def list_cases(wal_path: str | None, *, as_json: bool) -> Exit:
         say(_summary(path, len(found)))
     if found:
         return Exit.NOT_CLEAN
-    return Exit.CLEAN if path.exists() else Exit.NOTHING_VERIFIABLE
+    return Exit.CLEAN if is_there(path) else Exit.NOTHING_VERIFIABLE
 
 
 def _summary(path: Path, found: int) -> str:
     if found:
         return f"{counted(found, 'case')}. Next: agent-saga queue show SAGA {wal_option(path)}"
-    return "Nothing needs a human." if path.exists() else "There is no log here yet."
+    return "Nothing needs a human." if is_there(path) else NO_LOG
 
 
 @command.command("show", context_settings={"ignore_unknown_options": True})
 @click.argument("saga", callback=named)
 @log_options
 def show_case(saga: str, wal_path: str | None, *, as_json: bool) -> Exit:
-    """Show one case: what may stand, and how it can be settled."""
-    path = log_path(wal_path)
-    found = cases(str(path))
-    wanted = saga_of(found, saga)
-    case = next(one for one in found if one.id == wanted)
+    """Show one case: what may stand, and how it can be settled.
+
+    SAGA is an id, the saga_id that the program gave, a name, or the beginning of an id. Exits with
+    1, and with 4 if this saga is no case.
+    """
+    path = existing_log(wal_path)
+    case = _case_meant(path, saga)
     if as_json:
         say_json(_document(case))
         return Exit.NOT_CLEAN
-    say(f"{case.id} {printable(case.view.name)!r} is {case.view.state.value}.")
+    say(f"Log: {printable(path)}", headline(case.view))
     say(*[f"  {printable(problem)}" for problem in case.problems])
     for step in case.view.standing:
         say(f"  may stand: {printable(step.tool)} ({step.state.value}) {printable(step.detail)}")
-    place = wal_option(path)
-    say(
-        "Look at the world. Then either",
-        f"  agent-saga queue retry {case.id} {place} --by NAME --import MODULE",
-        "or, when it is put right by hand,",
-        f"  agent-saga queue close {case.id} {place} --by NAME --reason '…'",
-    )
+    say(*_ways_out(case, path))
     return Exit.NOT_CLEAN
+
+
+def _case_meant(path: Path, wanted: str) -> Found:
+    """Return the case that a person means by the name of its saga.
+
+    Raises:
+        NotFound, Ambiguous: the log has no such saga, or several.
+        RecoveryError: the saga is no case.
+    """
+    view = saga_meant(read_log(path), wanted)
+    for case in cases(str(path)):
+        if case.id == view.id:
+            return case
+    raise RecoveryError(
+        f"Saga {view.id} is {view.state.value} and no case: it does not need a human now.",
+        fix=where_to_look(view, str(path)),
+    )
+
+
+def _ways_out(case: Found, path: Path) -> list[str]:
+    """Return how a case can be settled, by what its state allows."""
+    place, saga = wal_option(path), quoted(case.id)
+    retry = f"  agent-saga queue retry {saga} {place} --by NAME --import MODULE"
+    close = f"  agent-saga queue close {saga} {place} --by NAME --reason WHY"
+    if awaits_human(case) and not case.problems:
+        resume = "  transaction(saga_id=…, resume=True)"
+        return ["Either its program goes on with it,", resume, "or undo what it did:", retry]
+    if case.problems or case.view.state not in RETRIED:
+        return ["Look at the world. When it is put right by hand:", close]
+    head = "Look at the world. Then either undo what is left,"
+    return [head, retry, "or, when it is put right by hand,", close]
 
 
 @command.command("retry", context_settings={"ignore_unknown_options": True})
 @click.argument("saga", callback=named)
 @import_option
-@click.option("--by", required=True, help="Who asks for it; recorded.")
+@by_option()
 @log_options
 def retry(
     saga: str, wal_path: str | None, modules: tuple[str, ...], by: str, *, as_json: bool
 ) -> Exit:
-    """Undo what is left of a case; exits with 0 if all of it was undone."""
+    """Undo what is left of a case.
+
+    SAGA is an id, the saga_id that the program gave, a name, or the beginning of an id. Exits with
+    0 if all of it was undone, with 1 if something stands, and with 4 if it was refused.
+    """
     with opened(wal_path, modules, by) as daemon:
-        done = daemon.retry(saga_of(daemon.cases(), saga), by=by)
+        done = daemon.retry(_case_meant(log_path(wal_path), saga).id, by=by)
     if as_json:
         say_json(as_document([done]))
     else:
@@ -98,18 +136,22 @@ def retry(
 
 @command.command("close", context_settings={"ignore_unknown_options": True})
 @click.argument("saga", callback=named)
-@click.option("--by", required=True, help="Who says so; recorded.")
-@click.option("--reason", required=True, help="What was done about it; recorded.")
+@by_option(about="Who says so; recorded.")
+@reason_option("What was done about it; recorded.")
 @log_options
 def close(saga: str, wal_path: str | None, by: str, reason: str, *, as_json: bool) -> Exit:
-    """Record that a person has dealt with a case; nothing is run."""
+    """Record that a person has dealt with a case; nothing is run.
+
+    SAGA is an id, the saga_id that the program gave, a name, or the beginning of an id. Exits with
+    4 if it was refused: the saga is no case, or somebody else acts on it.
+    """
     with opened(wal_path, (), by) as daemon:
-        wanted = saga_of(daemon.cases(), saga)
+        wanted = _case_meant(log_path(wal_path), saga).id
         daemon.close_case(wanted, by=by, reason=reason)
     if as_json:
         say_json({"saga": wanted, "closed_by": by, "reason": reason})
     else:
-        say(f"{wanted} is closed by {printable(by)}: {printable(reason)}")
+        say(f"{printable(wanted)} is closed by {printable(by)}: {printable(reason)}")
     return Exit.CLEAN
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -16,18 +16,26 @@ from agent_saga.cli.recovering import (
     opened,
     plan_lines,
     result_lines,
+    said,
 )
+from agent_saga.recovery.recover import ELSEWHERE, FAILED, LIVE, NEEDS_HUMAN
 
 if TYPE_CHECKING:
-    from agent_saga.recovery.undo import Plan
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from agent_saga.recovery.daemon import Result
+    from agent_saga.recovery.looking import Forecast
 
 __all__ = ["command"]
+
+_COUNTED: Final = {LIVE: "left alone", NEEDS_HUMAN: "for a human", ELSEWHERE: "in other hands"}
 
 
 @click.command("recover")
 @import_option
 @leave_missing_option
-@click.option("--dry-run", is_flag=True, help="Print what would be done; run nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done now; run nothing.")
 @click.option(
     "--undo-held", is_flag=True, help="Undo also what is held for its program to go on with."
 )
@@ -45,40 +53,58 @@ def command(
 
     Inverses run by name, so name the modules that register them with --import. Exits with 0 if
     nothing is left to do, with 1 while anything waits or needs a human, and with 4 if an inverse
-    that is needed is not registered.
+    that is needed now is not registered. With --dry-run: with 0 if there is nothing to do, with 1
+    if there is, and with 4 if it would be refused.
     """
+    path = log_path(wal_path)
     with opened(wal_path, modules, "agent-saga recover") as daemon:
+        missing = daemon.missing_handlers(now=True, undo_held=undo_held)
+        refused = [] if leave_missing else missing
         if dry_run:
-            return _planned(daemon.plans(), as_json=as_json)
-        check_handlers(daemon, leave_missing=leave_missing)
+            return _planned(path, daemon.forecast(undo_held=undo_held), refused, as_json=as_json)
+        check_handlers(refused)
         result = daemon.recover_all(undo_held=undo_held)
     if as_json:
         say_json({"sagas": as_document(result.sagas), "damages": result.damages})
     else:
-        say(*result_lines(result.sagas))
-        say(_summary(len(result.sagas), len(result.needs_human), result.damages))
-        if result.needs_human:
-            say(f"Next: agent-saga queue list {wal_option(log_path(wal_path))}")
+        say(f"Log: {printable(path)}", *result_lines(result.sagas), _summary(result))
+        say(*_next(path, needs_human=bool(result.needs_human), damages=result.damages))
     return Exit.CLEAN if result.clean else Exit.NOT_CLEAN
 
 
-def _summary(sagas: int, human: int, damages: int) -> str:
-    if not sagas and not damages:
-        return "Nothing is left to recover."
-    need = {0: "none needs", 1: "1 needs"}.get(human, f"{human} need")
-    told = f"{counted(sagas, 'saga')} looked after; {need} a human"
+def _summary(result: Result) -> str:
+    count = {one.outcome: 0 for one in result.sagas}
+    for one in result.sagas:
+        count[one.outcome] += 1
+    told = [f"{number} {_COUNTED.get(outcome, outcome)}" for outcome, number in count.items()]
+    if result.damages:
+        told.append(f"{counted(result.damages, 'place')} of the log cannot be read")
+    return f"In all: {', '.join(told)}." if told else "There is nothing to recover."
+
+
+def _next(path: Path, *, needs_human: bool, damages: int) -> list[str]:
+    lines = []
+    if needs_human:
+        lines.append(f"Next: agent-saga queue list {wal_option(path)}")
     if damages:
-        told += f"; {counted(damages, 'place')} of the log cannot be read"
-    return f"{told}."
+        lines.append(f"Next: agent-saga verify {wal_option(path)}")
+    return lines
 
 
-def _planned(plans: list[Plan], *, as_json: bool) -> Exit:
+def _planned(path: Path, seen: Forecast, refused: Sequence[str], *, as_json: bool) -> Exit:
+    if not as_json:
+        say(f"Log: {printable(path)}")
+        for plan in seen.sagas:
+            why = f": {printable(plan.reason)}" if plan.reason else ""
+            name = f" {printable(plan.name)!r}" if plan.name else ""
+            say(f"{printable(plan.saga)}{name} {said(plan.outcome)}{why}")
+            say(*plan_lines(plan.steps))
+        if seen.damages:
+            say(f"{counted(seen.damages, 'place')} of the log cannot be read.")
+        say("Nothing was run." if seen.sagas else "There is nothing to recover; nothing was run.")
+        human = any(plan.outcome in (NEEDS_HUMAN, FAILED) for plan in seen.sagas)
+        say(*_next(path, needs_human=human, damages=seen.damages))
+    check_handlers(refused)
     if as_json:
-        say_json([plan.as_dict() for plan in plans])
-    else:
-        for plan in plans:
-            say(f"{plan.saga} {printable(plan.name)!r} is {plan.state}:", *plan_lines(plan.steps))
-            if plan.held:
-                say(f"  held: {plan.held}")
-        say(f"{counted(len(plans), 'saga')} to look after; nothing was run.")
-    return Exit.NOT_CLEAN if plans else Exit.CLEAN
+        say_json({"sagas": [plan.as_dict() for plan in seen.sagas], "damages": seen.damages})
+    return Exit.CLEAN if seen.clean else Exit.NOT_CLEAN

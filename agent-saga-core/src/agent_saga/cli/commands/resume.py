@@ -7,11 +7,10 @@ from pathlib import Path
 import click
 
 from agent_saga.cli.exits import Exit
-from agent_saga.cli.options import log_options
-from agent_saga.cli.output import note, printable, say, say_json
+from agent_saga.cli.options import by_option, log_options
+from agent_saga.cli.output import printable, say, say_json
 from agent_saga.cli.place import log_path
 from agent_saga.cli.switches import (
-    QUARANTINE,
     entry_document,
     entry_line,
     lift_command,
@@ -20,6 +19,7 @@ from agent_saga.cli.switches import (
     switches_of,
 )
 from agent_saga.controls.switch.kill_switch import Set
+from agent_saga.controls.switch.refusals import QUARANTINE
 
 __all__ = ["command"]
 
@@ -27,7 +27,7 @@ __all__ = ["command"]
 @click.command("resume", context_settings={"ignore_unknown_options": True})
 @click.argument("saga", required=False)
 @click.option("--scope", help="What a halt or drain covers, as it was set; or saga:ID.")
-@click.option("--by", help="Who lifts it; recorded.")
+@by_option(about="Who lifts it; recorded.", required=False)
 @log_options
 def command(
     saga: str | None, scope: str | None, by: str | None, wal_path: str | None, *, as_json: bool
@@ -35,12 +35,12 @@ def command(
     """Lift the halts and drains of a scope, or take a saga out of quarantine.
 
     It does not resume a suspended saga: that resumes in the program that knows its tools. Exits
-    with 0 if something was lifted, and with 1 if nothing of this scope was set.
+    with 0 if something was lifted, and with 3 if nothing of this scope was set.
     """
     if scope is None:
-        return _explained(saga)
+        raise click.UsageError(_explained(saga))
     if saga is not None:
-        raise click.UsageError("Give either --scope or nothing; a saga is not resumed here.")
+        raise click.UsageError("A saga is not resumed here; give --scope alone.")
     if by is None:
         raise click.UsageError("Missing option '--by': who lifts it.")
     path = log_path(wal_path)
@@ -50,18 +50,17 @@ def command(
         say_json({"log": str(path), "lifted": lifted, "holds": switch_document(path)["entries"]})
     else:
         _print(path, scope, done)
-    return Exit.CLEAN if done.entries else Exit.NOT_CLEAN
+    return Exit.CLEAN if done.entries else Exit.NOTHING_VERIFIABLE
 
 
-def _explained(saga: str | None) -> Exit:
+def _explained(saga: str | None) -> str:
     which = repr(printable(saga)) if saga else "'ID'"
-    note(
+    return (
         "agent-saga resume lifts halts (--scope) and quarantines (--scope saga:ID); it runs "
         "nothing.\n"
         "A suspended saga resumes in your own program, which has its tools:\n"
         f"  with kit.transaction(saga_id={which}, resume=True): …"
     )
-    return Exit.USAGE
 
 
 def _lifted(path: Path, scope: str, by: str) -> Set:

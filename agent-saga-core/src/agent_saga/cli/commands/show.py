@@ -8,13 +8,15 @@ import click
 
 from agent_saga.cli.exits import Exit
 from agent_saga.cli.holding import holds
+from agent_saga.cli.naming import saga_meant
 from agent_saga.cli.options import log_options, named
-from agent_saga.cli.output import note, printable, say, say_json
-from agent_saga.cli.place import log_path
+from agent_saga.cli.output import printable, say, say_json
+from agent_saga.cli.place import existing_log
 from agent_saga.cli.reading import LogView, damage_text, read_log, records_of
 from agent_saga.cli.story import moment, stored, told
-from agent_saga.cli.verdict import headline, next_step, standing_lines
+from agent_saga.cli.verdict import headline, standing_lines
 from agent_saga.recovery.hold import hold_text
+from agent_saga.recovery.next_step import next_step
 
 if TYPE_CHECKING:
     from agent_saga.domain.views import SagaView
@@ -28,31 +30,16 @@ __all__ = ["command"]
 def command(saga: str, wal_path: str | None, *, as_json: bool) -> Exit:
     """Tell the story of one saga: its steps, their inverses, what stands.
 
-    SAGA is an id, the saga_id that the program gave, a name, or the beginning of an id.
+    SAGA is an id, the saga_id that the program gave, a name, or the beginning of an id. Exits with
+    0 if the saga is clean and the log is whole, and with 1 if not.
     """
-    log = read_log(log_path(wal_path))
-    found = log.find(saga)
-    if len(found) != 1:
-        return _not_one(log, saga, found)
-    view = found[0]
+    log = read_log(existing_log(wal_path))
+    view = saga_meant(log, saga)
     if as_json:
         say_json(_document(log, view))
     else:
         _print(log, view)
     return Exit.CLEAN if view.clean and not log.broken else Exit.NOT_CLEAN
-
-
-def _not_one(log: LogView, wanted: str, found: list[SagaView]) -> Exit:
-    note(f"Log: {printable(log.path)}")
-    for line in damage_text(log.damages):
-        note(line)
-    if not found:
-        note(f"There is no saga {printable(wanted)!r} in this log.")
-        return Exit.NOTHING_VERIFIABLE
-    note(f"{printable(wanted)!r} may be one of {len(found)} sagas; name one by its id:")
-    for view in found:
-        note(f"  {printable(view.id)}  {view.state.value}  {moment(view.began)}")
-    return Exit.USAGE
 
 
 def _print(log: LogView, view: SagaView) -> None:
@@ -63,9 +50,9 @@ def _print(log: LogView, view: SagaView) -> None:
     held = holds(log.path, [view]).get(view.id)
     if held is not None:
         say(f"Held: {hold_text(held)}.")
-    step = next_step(view, log.path, held=held is not None)
+    step = next_step(view, str(log.path), held=held is not None)
     if step:
-        say(f"Next: {step}")
+        say(f"Next: {printable(step)}")
 
 
 def _document(log: LogView, view: SagaView) -> dict[str, Any]:
@@ -82,7 +69,7 @@ def _document(log: LogView, view: SagaView) -> dict[str, Any]:
         "held_until_us": held.until if held is not None else None,
         "faults": view.faults,
         "steps": [_step(view, step) for step in view.steps.values()],
-        "next": next_step(view, log.path, held=held is not None),
+        "next": next_step(view, str(log.path), held=held is not None),
         "records": [
             {
                 "writer": record.writer,

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 import click
 
 from agent_saga.cli.exits import Exit
-from agent_saga.cli.options import import_option, log_options, named
+from agent_saga.cli.naming import saga_meant, step_meant
+from agent_saga.cli.options import by_option, import_option, log_options, named, reason_option
 from agent_saga.cli.output import printable, say, say_json
 from agent_saga.cli.place import log_path
 from agent_saga.cli.reading import read_log
 from agent_saga.cli.recovering import as_document, opened, plan_lines, result_lines
-from agent_saga.errors import RecoveryError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from agent_saga.runtime.daemon import RecoveryDaemon
 
 __all__ = ["command"]
 
@@ -23,10 +25,10 @@ __all__ = ["command"]
 @click.command("undo", context_settings={"ignore_unknown_options": True})
 @click.argument("saga", callback=named)
 @import_option
-@click.option("--by", required=True, help="Who asks for it; recorded.")
-@click.option("--reason", required=True, help="Why; recorded.")
+@by_option()
+@reason_option()
 @click.option("--to", metavar="STEP", callback=named, help="Undo only what came after this step.")
-@click.option("--dry-run", is_flag=True, help="Print what would be done; run nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done now; run nothing.")
 @click.option(
     "--leave-the-rest", is_flag=True, help="Undo what can be undone; let what cannot stand."
 )
@@ -49,37 +51,40 @@ def command(
     only what came after STEP is undone, and the saga is committed up to it; STEP is an id, the
     beginning of one, or a tool of which there is one call. What cannot be undone is refused before
     anything runs. Exits with 0 if all of it was undone, with 1 if something stands, and with 4 if
-    it was refused.
+    it was refused. With --dry-run it is refused in the same cases, and exits with 1 if something
+    would stand.
     """
     with opened(wal_path, modules, by) as daemon:
-        saga = _meant(log_path(wal_path), saga)
+        path = log_path(wal_path)
+        view = saga_meant(read_log(path), saga)
+        to = None if to is None else step_meant(view, to)
         if dry_run:
-            plan = daemon.plan(saga, to=to)
-            if as_json:
-                say_json(plan.as_dict())
-            else:
-                say(*plan_lines(plan.steps), "Nothing was run.")
-            cannot = any(step.what == "cannot" for step in plan.steps)
-            return Exit.NOT_CLEAN if cannot else Exit.CLEAN
-        done = daemon.undo(saga, by=by, reason=reason, leave_the_rest=leave_the_rest, to=to)
+            return _planned(
+                path, daemon, view.id, to, leave_the_rest=leave_the_rest, as_json=as_json
+            )
+        done = daemon.undo(view.id, by=by, reason=reason, leave_the_rest=leave_the_rest, to=to)
     if as_json:
         say_json(as_document([done]))
     else:
-        say(*(done.report.summary().splitlines() if done.report else result_lines([done])))
+        told = done.report.summary().splitlines() if done.report else result_lines([done])
+        say(*[printable(line) for line in told])
     return Exit.NOT_CLEAN if done.needs_human else Exit.CLEAN
 
 
-def _meant(path: Path, wanted: str) -> str:
-    """Return the id of the saga that a person meant; as it is when the log has none.
-
-    Raises:
-        RecoveryError: several may be meant.
-    """
-    found = read_log(path).find(wanted)
-    if len(found) > 1:
-        ids = ", ".join(printable(view.id) for view in found)
-        raise RecoveryError(
-            f"{printable(wanted)!r} may be one of {len(found)} sagas: {ids}.",
-            fix="Name it by its id.",
-        )
-    return found[0].id if found else wanted
+def _planned(
+    path: Path,
+    daemon: RecoveryDaemon,
+    saga: str,
+    to: str | None,
+    *,
+    leave_the_rest: bool,
+    as_json: bool,
+) -> Exit:
+    plan = daemon.plan(saga, to=to)
+    if not as_json:
+        say(f"Log: {printable(path)}", *plan_lines(plan.steps), "Nothing was run.")
+    daemon.check_undo(saga, leave_the_rest=leave_the_rest, to=to)
+    if as_json:
+        say_json(plan.as_dict())
+    cannot = any(step.what == "cannot" for step in plan.steps)
+    return Exit.NOT_CLEAN if cannot else Exit.CLEAN

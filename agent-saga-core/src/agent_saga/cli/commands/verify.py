@@ -21,7 +21,7 @@ __all__ = ["command"]
 @click.command("verify")
 @log_options
 def command(wal_path: str | None, *, as_json: bool) -> Exit:
-    """Check that the log is as it was written: every writer's chain, and what left by compaction.
+    """Check that the log is as it was written: every writer's chain, and what compaction took out.
 
     Exits with 0 only if everything is intact, with 1 if anything is not, and with 3 if there is no
     record to check. Reads only.
@@ -45,14 +45,14 @@ def _print(report: ChainReport) -> None:
     for one in report.writers:
         say(*_writer(one))
     if report.departed:
-        say(f"{counted(report.departed, 'writer')} left by compaction, attested.")
+        say(f"{counted(report.departed, 'writer')} taken out by compaction, as attested.")
     broken = sum(one.state != INTACT for one in report.writers)
     verdict = "Intact" if not broken else f"NOT INTACT: {counted(broken, 'writer')}"
     say(f"{verdict}; {counted(report.records, 'record')} checked.", UNSIGNED)
 
 
 def _writer(one: WriterReport) -> list[str]:
-    left = f", {one.left} left by compaction" if one.left else ""
+    left = f", {one.left} taken out by compaction" if one.left else ""
     lines = [f"writer {printable(one.writer)}: {one.state}, {counted(one.records, 'record')}{left}"]
     for problem in one.problems:
         place = f" ({problem.segment}, byte {problem.offset})" if problem.segment else ""

@@ -22,7 +22,13 @@ from agent_saga.controls.humans.names import blank, person
 from agent_saga.controls.humans.waiting import Listener, listener_of
 from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.domain.records import Ev
-from agent_saga.errors import AgentSagaError, ApprovalError, ConfigurationError
+from agent_saga.errors import (
+    AgentSagaError,
+    Ambiguous,
+    ApprovalError,
+    ConfigurationError,
+    NotFound,
+)
 from agent_saga.state.base import one
 from agent_saga.wal.encoding import masked
 
@@ -106,7 +112,8 @@ class ApprovalStore:
         """Return the request of an id, or of the beginning of one; blocks.
 
         Raises:
-            ApprovalError: there is none, or there are several.
+            NotFound: there is none.
+            Ambiguous: there are several.
         """
         exact = self.state.get(document.key_of(wanted)) if wanted else None
         if exact is not None:
@@ -114,10 +121,10 @@ class ApprovalStore:
         found = [doc for _, doc in self.state.scan(document.key_of(wanted))] if wanted else []
         if len(found) == 1:
             return found[0]
-        many = f"{len(found)} requests" if found else "No request"
-        raise ApprovalError(
-            f"{many} begin with {wanted!r}.", fix="agent-saga approvals list shows their ids."
-        )
+        fix = "agent-saga approvals list shows their ids."
+        if found:
+            raise Ambiguous(f"{len(found)} requests begin with {wanted!r}.", fix=fix)
+        raise NotFound(f"No request begins with {wanted!r}.", fix=fix)
 
     # --- deciding --------------------------------------------------------------------------------
 

@@ -217,7 +217,12 @@ class KillSwitch(Control):
     def _undone(self, saga: str, switches: Switches) -> None:
         entry = switches.quarantined.get(saga)
         if entry is not None:
-            raise refusals.quarantined(entry)
+            raise refusals.quarantined(entry, self._log())
+
+    def _log(self) -> str:
+        """Return the address of the log that a person has to name to lift what is set."""
+        wal = self._wal if self._store is None else self._store.wal or self._wal
+        return wal.address if wal is not None and wal.address.startswith("file:") else ""
 
     def _moved(self, known: _Known, now: float) -> bool:
         """Say whether the document may have changed; a look that finds nothing serves others."""
@@ -285,7 +290,7 @@ class KillSwitch(Control):
         now = self._clock.now_us()
         entry = switches.against(call.tool, call.tags, now=now, began=call.began)
         if entry is not None:
-            raise refusals.halted(call.tool, entry)
+            raise refusals.halted(call.tool, entry, self._log())
 
     # --- a person acts ---------------------------------------------------------------------------
 

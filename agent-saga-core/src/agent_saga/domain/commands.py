@@ -1,0 +1,46 @@
+"""Commands that errors and reports tell a person to type: the whole line, for the log in question.
+
+What is told can be pasted: ids and paths are quoted as a shell wants them. What only the person
+knows stands in capitals (NAME, WHY, MODULE).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["queue_command", "quoted", "recover_command", "show_command", "told_command"]
+
+_FILE: Final = "file:"
+
+
+def told_command(words: str, log: str = "") -> str:
+    """Return a line to type.
+
+    Args:
+        words: what follows `agent-saga`, with everything foreign in it quoted.
+        log: the path or the address of the log; empty for the one that the command finds by itself.
+    """
+    where = f" --wal-path {quoted(log.removeprefix(_FILE))}" if log else ""
+    return f"agent-saga {words}{where}"
+
+
+def quoted(text: str) -> str:
+    """Return a text as one word of a shell."""
+    from shlex import quote  # noqa: PLC0415 - only errors and reports need it
+
+    return quote(text)
+
+
+def show_command(saga: str, log: str) -> str:
+    """Return the command that tells a saga's story."""
+    return told_command(f"show {quoted(saga)}", log)
+
+
+def queue_command(saga: str, log: str) -> str:
+    """Return the command that tells what may stand of a case, and how it can be settled."""
+    return told_command(f"queue show {quoted(saga)}", log)
+
+
+def recover_command(log: str, more: str = "") -> str:
+    """Return the command that undoes what dead processes left."""
+    return f"{told_command('recover', log)}{more and ' '}{more} --import MODULE"

@@ -1,0 +1,137 @@
+"""What recovery and undoing would do now, by the judgements that they act on; nothing is run.
+
+Rules of this part:
+
+- Looking writes nothing: no record, no epoch, no checkpoint, and no hold begins with it.
+- What is refused before anything is taken is refused here too, by the same functions. What only
+  shows while it is done (an inverse that fails, somebody who is faster) cannot be told before.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from agent_saga.errors import AgentSagaError, ClaimRefused, Quarantined
+from agent_saga.recovery.cases import case_of, is_case
+from agent_saga.recovery.claim import OWNED, Place, check_claimable
+from agent_saga.recovery.hold import hold_text, looked_up
+from agent_saga.recovery.recover import (
+    ELSEWHERE,
+    FAILED,
+    HELD,
+    LIVE,
+    NEEDS_HUMAN,
+    recoverable,
+    unsettled,
+)
+from agent_saga.recovery.survey import Found, Survey, survey
+from agent_saga.recovery.undo import Plan, plan
+from agent_saga.wal.takeover import dead_writer, dead_writers
+
+WOULD_UNDO: Final = "to be undone"
+WOULD_ASK: Final = "to be asked about"
+
+
+class Forecast(NamedTuple):
+    """What a pass of recovery would do.
+
+    Attributes:
+        sagas: each saga that it would tell of; what it would leave alone without a word (a saga
+            that is suspended until later, one that ended as its report said) is not among them.
+        damages: how many places of the log cannot be read.
+    """
+
+    sagas: list[Plan]
+    damages: int
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing would be done, nothing waits and nothing needs a person."""
+        return not self.damages and all(one.outcome == LIVE for one in self.sagas)
+
+
+def forecast(place: Place, *, undo_held: bool = False) -> Forecast:
+    """Return what a pass of recovery would do now.
+
+    Args:
+        place: where recovery works.
+        undo_held: as for the pass.
+
+    Raises:
+        WALError: the directory as a whole is no log that can be read.
+    """
+    seen = _seen(place)
+    plans = [_planned(place, saga, undo_held=undo_held) for saga in seen.sagas.values()]
+    return Forecast(
+        [one for one in plans if one is not None], sum(d.kind != "torn-tail" for d in seen.damages)
+    )
+
+
+def acted_on(place: Place, *, undo_held: bool = False) -> list[Found]:
+    """Return the sagas that a pass of recovery would take over.
+
+    Raises:
+        WALError: the directory as a whole is no log that can be read.
+    """
+    found = _seen(place).sagas.values()
+    return [one for one in found if _judged(place, one, undo_held=undo_held) in _ACTS]
+
+
+def _seen(place: Place) -> Survey:
+    seen = survey(place.wal.path, dead=dead_writers(place.wal.path))
+    place.proofs.expect(seen.sagas.values())
+    return seen
+
+
+_ACTS: Final = ((WOULD_UNDO, ""), (WOULD_ASK, ""))
+
+
+def _planned(place: Place, found: Found, *, undo_held: bool) -> Plan | None:
+    try:
+        outcome, reason = _judged(place, found, undo_held=undo_held)
+    except AgentSagaError as error:
+        outcome, reason = FAILED, error.message
+    if not outcome:
+        return None
+    acts = (outcome, reason) in _ACTS
+    made = plan(place.engine, found) if acts else plan(place.engine, found)._replace(steps=[])
+    return made._replace(outcome=outcome, reason=reason)
+
+
+def _judged(place: Place, found: Found, *, undo_held: bool) -> tuple[str, str]:
+    """Return what would become of a saga, and why; empty if recovery has nothing to say of it."""
+    open_here = recoverable(found) or unsettled(found)
+    if not open_here and not is_case(found):
+        return _NONE
+    if lives(place, found):
+        return (LIVE, "its process lives") if open_here else _NONE
+    found = place.proved(found)
+    if found.problems or not open_here:
+        return NEEDS_HUMAN, case_of(found)
+    return _taken(place, found, undo_held=undo_held)
+
+
+def _taken(place: Place, found: Found, *, undo_held: bool) -> tuple[str, str]:
+    hold = looked_up(place.wal.path, place.store, [found.view]).get(found.id)
+    if hold is not None and not (hold.over or undo_held):
+        return HELD, hold_text(hold)
+    try:
+        check_claimable(place, found)
+    except Quarantined as refusal:
+        return NEEDS_HUMAN, refusal.message
+    except ClaimRefused as refusal:
+        return ELSEWHERE, refusal.message
+    return (WOULD_ASK, "") if unsettled(found) else (WOULD_UNDO, "")
+
+
+_NONE: Final = ("", "")
+
+
+def lives(place: Place, found: Found) -> bool:
+    """Say whether the process that owns a saga may act on it at this moment."""
+    if found.view.state not in OWNED:
+        return False
+    dead = dead_writer(place.wal.path, found.effective.owner, place.wal.port)
+    if dead is not None:
+        dead.close()
+    return dead is None
