@@ -157,6 +157,34 @@ def test_an_approval_can_cover_further_calls(cli, request_of):
     assert "up to 100.5 of amount" in cli("approvals", "list").out
 
 
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        ("--up-to", "nan", "--arg", "amount", "--for", "60"),
+        ("--up-to", "-1", "--arg", "amount", "--for", "60"),
+        ("--up-to", "5", "--arg", "", "--for", "60"),
+        ("--up-to", "5", "--arg", "amount", "--for", "0"),
+        ("--up-to", "5", "--arg", "amount", "--for", "nan"),
+        ("--up-to", "5", "--arg", "amount", "--for", "inf"),
+        ("--up-to", "5", "--arg", "amount", "--for", "60", "--uses", "0"),
+        ("--up-to", "5", "--arg", "amount", "--for", "60", "--break-glass"),
+    ],
+)
+def test_bounds_that_cannot_be_used_decide_nothing(cli, request_of, bounds):
+    request = request_of(approvers=("ann",))
+    assert cli("approvals", "approve", request, "--approver", "ann", *bounds).code in (2, 4)
+    found = cli("approvals", "list", "--json").document
+    assert (len(found["pending"]), found["grants"]) == (1, [])
+
+
+def test_a_signed_request_is_approved_alone(cli, request_of):
+    request = request_of(signatures=1)
+    bounds = ("--up-to", "5", "--arg", "amount", "--for", "60", "--signature", "x")
+    done = cli("approvals", "approve", request, "--approver", "ann", *bounds)
+    assert done.code == 2
+    assert cli("approvals", "list", "--json").document["grants"] == []
+
+
 def test_looking_makes_nothing(cli, tmp_path):
     listed = cli("approvals", "list")
     assert (listed.code, "There is no log here yet." in listed.out) == (3, True)

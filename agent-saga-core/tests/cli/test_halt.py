@@ -221,7 +221,7 @@ def test_status_tells_what_is_halted_and_that_it_cannot_be_read(cli, log):
     assert done.code == 1
     assert "tool:charge is halted by ann" in done.out
     assert "resume --scope tool:charge" in done.out
-    (log.path / "state.sqlite.switch").write_text("99\n")
+    (log.path / "state.switch.sqlite").write_text("99\n")
     told = cli("status", "--json").document["sections"]["halts"]
     assert told["attention"]
     assert "may be lost" in told["error"]

@@ -28,6 +28,7 @@ from agent_saga.controls.control import Surroundings
 from agent_saga.controls.limits.moments import Moment
 from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.observe.metrics import process_metrics
+from agent_saga.state.base import Change
 from agent_saga.state.memory import MemoryStateStore
 
 
@@ -329,6 +330,30 @@ def test_a_store_that_is_down_lets_calls_through(clock, provider, caplog):
     finally:
         set_breaker(None)
     assert "goes on" in caplog.text
+
+
+DAMAGED = [
+    {},
+    {"tools": []},
+    {"tools": {"pay": 5}, "axis": [1.0, 2, 3.0, ""]},
+    {"tools": {"pay": {}}, "axis": [1.0, 2, 3.0, ""]},
+    {"tools": {}, "axis": ["x"]},
+]
+
+
+@pytest.mark.guarantee("BREAKER-2")
+@pytest.mark.parametrize("doc", DAMAGED)
+def test_a_document_that_cannot_be_understood_lets_calls_through(clock, provider, caplog, doc):
+    store = MemoryStateStore()
+    store.transact([KEY], lambda docs: Change(None, {KEY: doc}))
+    set_breaker(CircuitBreaker(BreakerPolicy(failure_threshold=2), store=store, clock=clock))
+    kit = AgentKit("kit", wal=MemoryWAL())
+    tool = kit.safe_tool(provider.call, "REVERSIBLE", name="pay")
+    try:
+        assert tries(kit, tool, 3) == ["failed", "failed", "refused"]
+    finally:
+        set_breaker(None)
+    assert "begins anew" in caplog.text
 
 
 def test_two_processes_share_what_opened(clock, provider):

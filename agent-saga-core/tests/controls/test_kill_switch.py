@@ -193,7 +193,7 @@ def test_the_posture_of_a_kit_tells_what_is_halted_and_is_not_ready_when_it_cann
     status = kit.status()
     assert status.facts["halted"] == ["tool:a"]
     assert any("set by ann" in warning for warning in status.warnings)
-    (log / "state.sqlite.switch").write_text("99\n")
+    (log / "state.switch.sqlite").write_text("99\n")
     status = kit.status()
     assert not status.ready
     assert any("may be lost" in blocker for blocker in status.blockers)
@@ -321,6 +321,27 @@ def test_a_quarantine_stops_steps_and_inverses_and_recovery_until_it_is_lifted(
     assert other.id != saga.id
 
 
+def test_a_name_with_blanks_around_is_the_same_saga(switch):
+    (entry,) = switch.quarantine(" s ", reason="r", by="b").entries
+    assert entry.scope == "s"
+    assert switch.release_saga("s ", by="b").entries == (entry,)
+
+
+def test_what_a_terminal_of_another_encoding_gives_halts_all_the_same(kit, world, switch):
+    switch.halt("*", reason="\udce9teint", by="Ren\udce9")
+    with kit.transaction(), pytest.raises(Halted, match="udce9teint"):
+        acting(kit, world)(1)
+    assert world.done == []
+
+
+def test_one_tag_halts_what_has_it(kit, world, switch):
+    send = acting(kit, world, tags="payments")
+    switch.halt("tag:payments", reason="r", by="b")
+    with kit.transaction(), pytest.raises(Halted):
+        send(1)
+    assert world.done == []
+
+
 def test_a_quarantine_concerns_its_saga_only(kit, world, switch):
     send = acting(kit, world)
     switch.quarantine("another", reason="r", by="b")
@@ -409,6 +430,54 @@ def test_a_damaged_document_refuses_at_once_also_within_the_grace(away, world):
     assert world.done == [1]
 
 
+@pytest.mark.guarantee("HALT-3")
+def test_a_change_that_was_heard_of_and_cannot_be_read_ends_the_grace(away, world):
+    store, now, kit = away
+    send = acting(kit, world)
+    with kit.transaction():
+        send(1)
+        KillSwitch(SwitchStore(store)).halt("*", reason="r", by="b")  # it is acknowledged
+        store.trouble = StateUnavailable("locked")
+        now[0] += 0.1  # no look from before it serves
+        with pytest.raises(Halted, match="cannot be read"):
+            send(2)
+        store.trouble = None
+        with pytest.raises(Halted, match="by b"):
+            send(3)
+    assert world.done == [1]
+
+
+@pytest.mark.guarantee("HALT-2")
+def test_what_may_be_quarantined_is_left_to_recovery(away, world):
+    store, _, kit = away
+    send = acting(kit, world)
+    with pytest.raises(SagaAborted) as caught, kit.transaction() as saga:
+        send(1)
+        KillSwitch(SwitchStore(store)).quarantine(saga.id, reason="r", by="b")
+        store.trouble = StateUnavailable("locked")
+        raise RuntimeError("the run failed")
+    assert (world.done, world.undone) == ([1], [])
+    assert not caught.value.report.clean
+
+
+@pytest.mark.guarantee("HALT-2")
+def test_a_store_that_is_away_and_has_not_changed_keeps_nobody_from_undoing(away, world):
+    store, now, kit = away
+    send = acting(kit, world)
+    with pytest.raises(SagaAborted) as caught, kit.transaction():
+        send(1)
+        store.trouble = StateUnavailable("locked")
+        now[0] += 1000
+        raise RuntimeError("the run failed")
+    assert world.undone == [1]
+    assert caught.value.report.clean
+
+
+def _moved_away(log):
+    for path in log.glob("state.sqlite*"):
+        path.unlink()
+
+
 def _emptied(log):
     for name in ("state.sqlite", "state.sqlite-wal", "state.sqlite-shm"):
         (log / name).unlink(missing_ok=True)
@@ -425,7 +494,7 @@ def _garbage(log):
 
 
 @pytest.mark.guarantee("HALT-3")
-@pytest.mark.parametrize("harm", [_emptied, _truncated, _garbage])
+@pytest.mark.parametrize("harm", [_emptied, _truncated, _garbage, _moved_away])
 def test_an_emptied_or_corrupt_store_refuses_in_a_new_process(log, world, harm, run_python):
     halting = (
         "from agent_saga import FileSwitchStore, KillSwitch\n"
@@ -478,6 +547,10 @@ def test_operators_who_act_at_once_lose_nothing(log):
         {"reason": "r", "by": "b", "ttl": 0},
         {"reason": "r", "by": "b", "ttl": float("nan")},
         {"reason": "r", "by": "b", "ttl": True},
+        {"reason": "r", "by": "b", "ttl": 1e-9},
+        {"reason": "r", "by": "b", "ttl": "60"},
+        {"reason": "r", "by": "\u3164"},
+        {"reason": "r", "by": "b", "drain": "false"},
         {"reason": "r", "by": "b", "ttl": -1},
     ],
 )

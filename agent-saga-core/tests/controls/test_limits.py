@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
+import time
 from decimal import Decimal
 from fractions import Fraction
 
@@ -83,6 +84,37 @@ def budget(most=100, **options):
 
 
 # --- what is counted ------------------------------------------------------------------------------
+
+
+@pytest.mark.guarantee("LIMIT-1")
+@pytest.mark.parametrize("order", ["the long one first", "the short one first"])
+def test_limits_of_one_name_and_two_windows_hold_both(limited, wal, world, order):
+    """As after a new policy, which only some processes have."""
+    long = BudgetLimit("spend", arg="amount", max_total=10, window=DAY)
+    short = BudgetLimit("spend", arg="amount", max_total=1000, window=0.05)
+    limits = [long, short] if order == "the long one first" else [short, long]
+    kits = {id(limit): limited(limit) for limit in limits}
+    tools = {key: kit.safe_tool(world.wire, "COMPENSABLE") for key, kit in kits.items()}
+
+    def tries(limit, amount):
+        with kits[id(limit)].transaction():
+            try:
+                tools[id(limit)](amount)
+            except LimitExceeded:
+                return False
+        return True
+
+    for limit in limits:
+        assert tries(limit, 1)
+    assert tries(short, 6)
+    until = time.monotonic() + 0.1
+    while time.monotonic() < until:
+        time.sleep(0.01)  # the short window is over
+    assert tries(short, 1)
+    assert tries(long, 1)
+    assert not tries(long, 1), "nine were let through before, of ten"
+    assert tries(short, 990)
+    assert not tries(long, 0.01)
 
 
 @pytest.mark.guarantee("LIMIT-1")

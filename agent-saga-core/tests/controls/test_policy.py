@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -247,7 +248,56 @@ def test_loading_again_replaces_everything_or_nothing(write, world):
     assert world.amounts == [3, 4]
 
 
+def test_what_is_left_of_a_file_that_is_being_written_is_no_policy(write, world):
+    path = write('[[rules]]\nname = "no"\ntool = "pay"\n')
+    policy = Policy.load(path)
+    for half in ("", " \n", "\n\n"):
+        write(half)
+        with pytest.raises(ConfigurationError, match="is empty"):
+            policy.reload()
+    kit = kit_with(policy)
+    pay = kit.safe_tool(world.wire, "COMPENSABLE", name="pay")
+    with kit.transaction(), pytest.raises(RefusedError):
+        pay(1)
+    assert world.amounts == []
+
+
+def test_a_file_that_changes_while_it_is_read_is_no_policy(write, monkeypatch):
+    path = write("version = 1\n")
+    fstat = os.fstat
+
+    def changes(descriptor):
+        found = fstat(descriptor)
+        if found.st_ino == path.stat().st_ino:
+            path.write_text("version = 1  # more\n")
+        return found
+
+    monkeypatch.setattr("agent_saga.controls.policy.reading.os.fstat", changes)
+    with pytest.raises(ConfigurationError, match="while it was read"):
+        Policy.load(path)
+
+
+def test_what_is_no_file_is_not_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe.toml")  # reading it would wait for ever
+    (tmp_path / "folder.toml").mkdir()
+    (tmp_path / "huge.json").write_bytes(b"")
+    os.truncate(tmp_path / "huge.json", 1 << 40)
+    for name in ("pipe.toml", "folder.toml", "huge.json", "a\x00b.toml"):
+        with pytest.raises(ConfigurationError):
+            Policy.load(tmp_path / name)
+
+
+DEEP = "[" * 100_000
 WRONG = [
+    (DEEP, "policy.json", "cannot be read"),
+    ('{"rules": ' + "[" * 900 + "]" * 900 + "}", "policy.json", "has an error"),
+    ('{"limits": [{"name": "l", "window": NaN}]}', "policy.json", "no number"),
+    ('[[rules]]\nname = "r"\narg = "a"\none_of = [nan]\n', "policy.toml", "list of values"),
+    ('[[rules]]\nname = "r"\narg = "a"\nequals = nan\n', "policy.toml", "list of values"),
+    ('[[rules]]\nname = "r"\narg = "a"\none_of = []\n', "policy.toml", "list of values"),
+    ('[[rules]]\nname = "r"\narg = "a"\nexceeds = inf\n', "policy.toml", "no finite number"),
+    ('[[limits]]\nname = "l"\nwindow = inf\nmax_calls = 1\n', "policy.toml", "seconds"),
+    ('[[rules]]\nname = "\u3164"\ntool = "x"\n', "policy.toml", "no visible character"),
     ("a = ", "policy.toml", "cannot be read"),
     ("[[rules]]\n", "policy.toml", r"rules"),
     ('[[rules]]\nname = "r"\n', "policy.toml", "no condition"),

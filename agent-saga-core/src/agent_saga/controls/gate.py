@@ -17,8 +17,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Final
 
+from agent_saga.controls import given
 from agent_saga.controls.approvals import ApprovalProvider
 from agent_saga.controls.control import CallView, Control, Judge, Use, Wait
 from agent_saga.controls.limits.control import limits_control
@@ -32,7 +33,6 @@ from agent_saga.controls.switch.kill_switch import KillSwitch
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.errors import ApprovalRequired, ConfigurationError, RefusedError
 
-T = TypeVar("T")
 IRREVERSIBLE_RULE: Final = "irreversible"
 INVERSE_RULE: Final = "irreversible-inverse"
 APPROVALS: Final = "approvals"
@@ -89,8 +89,8 @@ class PreFlightGate:
         kill_switch: KillSwitch | None = None,
         policy: Policy | str | os.PathLike[str] | None = None,
     ) -> None:
-        self.rules = _all_of("rules", rules, Rule)
-        self.limits = _all_of("limits", limits, Limit)
+        self.rules = given.several("The gate's rules=", rules, Rule)
+        self.limits = given.several("The gate's limits=", limits, Limit)
         self.policy = _policy(policy)
         _check_names([*self._rules(), *self._limits()])
         if kill_switch is not None and not isinstance(kill_switch, KillSwitch):
@@ -297,8 +297,9 @@ def _never(*, look: bool) -> bool:  # noqa: ARG001 - the form of `Control.calm`
     return False
 
 
-def _policy(given: Policy | str | os.PathLike[str] | None) -> Policy | None:
-    policy = Policy.load(given) if isinstance(given, (str, os.PathLike)) else given
+def _policy(policy: Policy | str | os.PathLike[str] | None) -> Policy | None:
+    if isinstance(policy, (str, os.PathLike)):
+        policy = Policy.load(policy)
     if policy is None:
         return None
     if not isinstance(policy, Policy):
@@ -311,21 +312,9 @@ def _policy(given: Policy | str | os.PathLike[str] | None) -> Policy | None:
     return policy
 
 
-def _all_of(what: str, given: Iterable[T], kind: type[T]) -> tuple[T, ...]:
-    if isinstance(given, kind):
-        given = (given,)
-    found = tuple(given)
-    for one in found:
-        if not isinstance(one, kind):
-            raise ConfigurationError(
-                f"The gate's {what}= takes {kind.__name__}s, not {type(one).__name__}."
-            )
-    return found
-
-
-def _check_names(given: Iterable[Rule | Limit]) -> None:
+def _check_names(judges: Iterable[Rule | Limit]) -> None:
     names = {IRREVERSIBLE_RULE, INVERSE_RULE}
-    for one in given:
+    for one in judges:
         if one.name in names:
             raise ConfigurationError(
                 f"Two rules or limits of the gate are named {one.name!r}; an approval under one "

@@ -13,22 +13,29 @@ Rules of this part:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any, Final
 
+from agent_saga.controls import given
 from agent_saga.controls.amounts import number_of
 from agent_saga.controls.control import CallView
 from agent_saga.controls.schemas import checker_of
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.errors import ConfigurationError
+from agent_saga.plugins.callables import is_async_callable
 
 Test = Callable[[CallView], bool]
 _ABSENT: Final = object()
 
 
 def tool_is(name: str) -> Test:
-    """Return a predicate: the tool has this name, or a name under the prefix `NAME.*`."""
+    """Return a predicate: the tool has this name, or a name under the prefix `NAME.*`.
+
+    Raises:
+        ConfigurationError: it is no name.
+    """
+    name = given.name("The name of a tool", name)
     if name.endswith(".*"):
         prefix = name[:-1]
         return _of_tool(lambda view: view.tool.startswith(prefix))
@@ -51,6 +58,7 @@ def arg_exceeds(arg: str, limit: float | str | Decimal) -> Test:
     Raises:
         ConfigurationError: the limit is no finite number.
     """
+    given.name("The name of an argument", arg)
     try:
         bound = number_of(limit)
     except (TypeError, ValueError) as error:
@@ -64,13 +72,29 @@ def arg_exceeds(arg: str, limit: float | str | Decimal) -> Test:
 
 
 def tag_is(tag: str) -> Test:
-    """Return a predicate: the tool has this tag."""
+    """Return a predicate: the tool has this tag.
+
+    Raises:
+        ConfigurationError: it is no tag.
+    """
+    given.name("A tag", tag)
     return _of_tool(lambda view: tag in view.tags)
 
 
-def arg_in(arg: str, values: Collection[object]) -> Test:
-    """Return a predicate: this argument is one of the values; `1` is not `True` and not `"1"`."""
-    known = tuple(values)
+def arg_in(arg: str, values: Iterable[object]) -> Test:
+    """Return a predicate: this argument is one of the values; `1` is not `True` and not `"1"`.
+
+    Raises:
+        ConfigurationError: these are no values: a single text, nothing, or what equals not even
+            itself.
+    """
+    given.name("The name of an argument", arg)
+    several = isinstance(values, Iterable) and not isinstance(values, str | bytes)
+    known = tuple(values) if several else ()
+    if not known or any(one != one for one in known):  # noqa: PLR0124 - NaN equals nothing
+        raise ConfigurationError(
+            f"The values of the argument {arg!r} are a list of values, not {given.shown(values)}."
+        )
 
     def among(view: CallView) -> bool:
         value = _argument(view, arg)
@@ -85,10 +109,13 @@ def arg_matches(arg: str, pattern: str) -> Test:
     Raises:
         ConfigurationError: the pattern is no regular expression.
     """
+    given.name("The name of an argument", arg)
     try:
-        compiled = re.compile(pattern)
-    except (re.error, TypeError) as error:
-        raise ConfigurationError(f"{pattern!r} is no regular expression: {error}.") from None
+        compiled = re.compile(given.words("A pattern", pattern, longest=10_000) and pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ConfigurationError(
+            f"{given.shown(pattern)} is no regular expression: {error}."
+        ) from None
 
     def matches(view: CallView) -> bool:
         value = _argument(view, arg)
@@ -119,22 +146,37 @@ def breaks_schema(schema: Any) -> Test:
 
 
 def all_of(*predicates: Test) -> Test:
-    """Return a predicate: all of these hold; the first that does not ends the asking."""
+    """Return a predicate: all of these hold; the first that does not ends the asking.
+
+    Raises:
+        ConfigurationError: there are none, or one is no function that answers at once.
+    """
+    _check_all(predicates)
 
     def all_hold(view: CallView) -> bool:
         return all(_plain(one(view)) for one in predicates)
 
-    first = getattr(predicates[0], "of_tool", None) if predicates else None
+    first = getattr(predicates[0], "of_tool", None)
     return all_hold if first is None else _of_tool(all_hold, first)
 
 
 def any_of(*predicates: Test) -> Test:
-    """Return a predicate: one of these holds."""
+    """Return a predicate: one of these holds.
+
+    Raises:
+        ConfigurationError: there are none, or one is no function that answers at once.
+    """
+    _check_all(predicates)
     return lambda view: any(_plain(one(view)) for one in predicates)
 
 
 def not_(predicate: Test) -> Test:
-    """Return a predicate: this one does not hold."""
+    """Return a predicate: this one does not hold.
+
+    Raises:
+        ConfigurationError: it is no function that answers at once.
+    """
+    _check_all((predicate,))
     return lambda view: not _plain(predicate(view))
 
 
@@ -147,6 +189,19 @@ def _of_tool(predicate: Test, decided: Test | None = None) -> Test:
     """
     vars(predicate)["of_tool"] = decided or predicate
     return predicate
+
+
+def _check_all(predicates: tuple[Test, ...]) -> None:
+    """Refuse what could never answer True or False; a rule of it would only refuse."""
+    if not predicates:
+        raise ConfigurationError("There is no predicate.", fix="Give one or more.")
+    for one in predicates:
+        if not callable(one) or isinstance(one, type) or is_async_callable(one):
+            raise ConfigurationError(
+                f"{given.shown(one)} is no predicate that answers at once.",
+                fix="Give a function that returns True or False; a coroutine function is a rule of "
+                "its own.",
+            )
 
 
 def _plain(answer: object) -> bool:

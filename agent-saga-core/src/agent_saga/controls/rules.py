@@ -10,12 +10,12 @@ Rules of this part:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Sequence
 from enum import IntEnum
 from functools import partial
 from typing import Any, Final
 
+from agent_saga.controls import given
 from agent_saga.controls.control import CallView, Control, Evaluate, Judge, Wait
 from agent_saga.errors import ConfigurationError, RefusedError, one_line
 from agent_saga.plugins.callables import is_async_callable, refuse_generators
@@ -30,6 +30,7 @@ class Verdict(IntEnum):
 
 
 RULES: Final = "rules"
+_VERDICTS: Final = {"refuse": Verdict.REFUSE, "ask": Verdict.ASK, "allow": Verdict.ALLOW}
 Predicate = Callable[[CallView], "bool | Awaitable[bool]"]
 
 
@@ -59,18 +60,16 @@ class Rule:
         *,
         timeout: float | None = None,
     ) -> None:
-        if not isinstance(name, str) or not name.strip():
-            raise ConfigurationError("A rule needs a name; refusals and approvals name it.")
+        self.name = given.name("The name of a rule", name)
         refuse_generators("rule", name, when)
-        verdict = {"refuse": Verdict.REFUSE, "ask": Verdict.ASK, "allow": Verdict.ALLOW}.get(then)
+        verdict = _VERDICTS.get(then) if isinstance(then, str) else None
         if verdict is None:
             raise ConfigurationError(
                 f"The rule {name!r} says {then!r}.", fix="Use 'refuse', 'ask' or 'allow'."
             )
-        self.name = name
         self.when = when
         self.then = verdict
-        self.reason = reason
+        self.reason = given.words(f"The reason of {name!r}", reason) if reason != "" else ""
         self.timeout = seconds(f"The timeout of the rule {name!r}", timeout)
         self.is_async = is_async_callable(when)
 
@@ -173,9 +172,4 @@ def seconds(what: str, value: float | None) -> float | None:
     Raises:
         ConfigurationError: it is something else.
     """
-    if value is None:
-        return None
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value <= 0:
-        raise ConfigurationError(f"{what} is a number of seconds above zero, not {value!r}.")
-    return float(value)
+    return None if value is None else given.seconds(what, value)

@@ -155,11 +155,11 @@ def handed_back(step: Step) -> Protocol[None]:
     if call is None:
         return
     gate = step.scope.saga.engine.gate
-    covered = (call.held or {}).get(APPROVALS)
     giving = getattr(gate.provider, "release", None)
-    if covered is not None and giving is not None:
-        ending = yield giving(covered)
-        _not_raised("its share of a grant was not given back", step, ending)
+    for request in step.requests:
+        if request.covered and giving is not None:
+            ending = yield giving(request)
+            _not_raised("its share of a grant was not given back", step, ending)
     for release in gate.releases:
         ending = Ending()
         try:
@@ -198,7 +198,8 @@ def told(step: Step, how: str, error: BaseException | None = None) -> Sequence[U
 
 def changed(step: Step) -> RefusedError | None:
     """Return a refusal if the arguments are no longer those that were judged."""
-    if not step.scope.saga.engine.gate.reads_arguments and not step.tool.irreversible:
+    reads = step.scope.saga.engine.gate.reads_arguments or step.tool.irreversible
+    if not reads and not step.approved_rules:
         return None
     if _as_judged(step):
         return None

@@ -115,7 +115,7 @@ def _made_ready(
         except Exception as error:
             cut = error  # the call did not start; what was taken for it is handed back
     elif cut is None and step.call is not None:
-        cut = yield from rechecked(step)
+        cut = (yield from rechecked(step)) or changed(step)
     return cut
 
 
@@ -293,7 +293,7 @@ def _between(
 
 
 def _fallback(step: Step, form: Form, error: BaseException) -> Protocol[Outcome]:
-    cut = fence_cut(step) or (yield from rechecked(step))
+    cut = fence_cut(step) or (yield from rechecked(step)) or changed(step)
     if cut is not None:
         return (yield from _ended(step, cut, Kind.NOT_APPLIED))
     step.via = identity.FALLBACK

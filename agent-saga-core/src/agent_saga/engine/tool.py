@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from agent_saga.controls import given
 from agent_saga.controls.switch.scopes import declare_tool
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.engine.derive import Deriver, deriver_of, helper_form, provisional_of
@@ -234,7 +235,8 @@ def declare(
     tool.idempotent, tool.repeatable, tool.loop_free = bool(idempotent), repeatable, loop_free
     tool.durable = one_of("commit", commit, COMMITS) == "durable"
     tool.outside = None if outside is None else one_of("outside", outside, OUTSIDE)
-    tool.tags = frozenset(tags)
+    labels = given.several(f"tags= of {tool.name}", tags, str)
+    tool.tags = frozenset([given.name(f"A tag of {tool.name}", one) for one in labels])
     tool.declares = tool.form.declares
     tool.head = _head(tool)
     declare_tool(tool.name, tool.tags)

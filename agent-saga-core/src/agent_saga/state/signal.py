@@ -7,6 +7,8 @@ Rules of this part:
   store only if it has moved. A ring that a crash prevented is why readers also ask now and then.
 - A ring carries the revision that the document has reached; the highest is the floor. A document
   that is below the floor has been lost or put back, whoever did it.
+- The name of a signal's file does not begin with that of the store's file: whoever moves the store
+  away, with all files of its name, leaves the floor.
 - A signal that cannot be read or written is an error, never silence. Fails closed.
 - A store whose changes other hosts make has no signal: it is asked every time.
 """
@@ -177,7 +179,7 @@ def signal_of(store: StateStore, name: str) -> Signal | None:
             return _in_memory.setdefault(store, {}).setdefault(name, MemorySignal())
     path = getattr(store, "path", None)
     if isinstance(path, Path) and not store.capabilities.multi_host:
-        return FileSignal(path.with_name(f"{path.name}.{name}"))
+        return FileSignal(path.with_name(f"{path.stem}.{name}{path.suffix}"))
     return None
 
 

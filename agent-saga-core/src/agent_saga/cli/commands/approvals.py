@@ -13,11 +13,14 @@ from agent_saga.cli.options import by_option, log_options, named
 from agent_saga.cli.output import counted, printable, say, say_json
 from agent_saga.cli.place import NO_LOG, existing_log, is_there, log_path, wal_option
 from agent_saga.cli.story import moment
+from agent_saga.controls.humans.grants import Offer
+from agent_saga.errors import AgentSagaError, ApprovalError
 from agent_saga.runtime.stores import FileApprovalStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from agent_saga.controls.humans.grants import Grant
     from agent_saga.state.document import Doc
 
 __all__ = ["command"]
@@ -50,6 +53,7 @@ def listed(wal_path: str | None, *, as_json: bool) -> Exit:
     path = log_path(wal_path)
     store = FileApprovalStore(path)
     pending, reviews, grants = store.pending(), store.reviews(), store.grants()
+    damaged = store.damaged()
     if as_json:
         say_json(
             {
@@ -57,12 +61,14 @@ def listed(wal_path: str | None, *, as_json: bool) -> Exit:
                 "pending": [_document(doc) for doc in pending],
                 "reviews": [_document(doc) for doc in reviews],
                 "grants": grants,
+                "damaged": damaged,
             }
         )
     else:
         say(f"Log: {printable(path)}", *_pending_lines(pending, path))
         say(*_review_lines(reviews, path), *_grant_lines(grants))
-    if pending or reviews:
+        say(*[f"Damaged, and refused where it is needed: {printable(key)}" for key in damaged])
+    if pending or reviews or damaged:
         return Exit.NOT_CLEAN
     return Exit.CLEAN if is_there(path) else Exit.NOTHING_VERIFIABLE
 
@@ -97,28 +103,51 @@ def approve(
     ID is a request's id or its beginning. Exits with 4 if it cannot be decided, for example since
     somebody was faster. With --up-to, --arg and --for further calls of the tool are covered too.
     """
-    standing = (up_to, arg, seconds)
-    if any(standing) and not all(standing):
-        raise click.UsageError("--up-to, --arg and --for go together.")
     path, store = _store(wal_path)
     doc = store.find(request)
+    standing = _standing(doc, up_to, arg, seconds, emergency=break_glass)
+    grant = None
+    if (
+        standing is not None
+    ):  # made before the decision: a bound that cannot be used decides nothing
+        offer = Offer(doc["tool"], approver, uses=uses, rule=doc["rule"], note=note, **standing)
+        grant = store.offered(offer)
     if signature is not None:
         made = store.sign(doc["id"], approver=approver, signature=signature, note=note)
     else:
         made = store.approve(doc["id"], approver=approver, note=note, break_glass=break_glass)
-    grant = ""
-    if up_to is not None and arg is not None and seconds is not None:
-        grant = store.grant(
-            doc["tool"],
-            approver=approver,
-            seconds=seconds,
-            uses=uses,
-            rule=doc["rule"],
-            arg=arg,
-            up_to=up_to,
-            note=note,
-        )
-    return _told(path, made, grant, as_json=as_json)
+    return _told(path, made, _kept(store, grant), as_json=as_json)
+
+
+def _standing(
+    doc: Doc, up_to: str | None, arg: str | None, seconds: float | None, *, emergency: bool
+) -> dict[str, Any] | None:
+    """Return what bounds a standing grant, or None if none is wanted.
+
+    Raises:
+        click.UsageError: a part is missing, or this decision can cover nothing else.
+    """
+    parts = {"up_to": up_to, "arg": arg, "seconds": seconds}
+    missing = [part for part in parts.values() if part is None]
+    if len(missing) == len(parts):
+        return None
+    if missing:
+        raise click.UsageError("--up-to, --arg and --for go together.")
+    if emergency or doc["signatures"]:
+        what = "An emergency" if emergency else "A signature"
+        raise click.UsageError(f"{what} approves this one call; --up-to is for a plain approval.")
+    return parts
+
+
+def _kept(store: FileApprovalStore, grant: Grant | None) -> str:
+    try:
+        return "" if grant is None else store.keep(grant)
+    except AgentSagaError as error:
+        raise ApprovalError(
+            f"The request is approved; that further calls are covered was not stored: "
+            f"{error.message}",
+            fix=error.fix,
+        ) from error
 
 
 @command.command("deny", **_NAMED)

@@ -9,7 +9,7 @@ import click
 
 from agent_saga.cli.exits import Exit
 from agent_saga.cli.options import by_option, log_options
-from agent_saga.cli.output import printable, say, say_json, table
+from agent_saga.cli.output import note, printable, say, say_json, table
 from agent_saga.cli.place import NO_LOG, existing_log, is_there, log_path, wal_option
 from agent_saga.controls.breaker.circuit import CLOSED, KEY, Circuits
 from agent_saga.controls.limits.moments import moment
@@ -42,6 +42,8 @@ def status(wal_path: str | None, *, as_json: bool) -> Exit:
     with open_state(str(path)) as state:
         circuits = Circuits(state.get(KEY), moment(SYSTEM_CLOCK))
     shown = [_told(circuits, tool) for tool in sorted(circuits.tools)]
+    if circuits.damaged:
+        note("Warning: what is stored of breakers cannot be understood; all of them begin anew.")
     if as_json:
         say_json({"log": str(path), "breakers": shown})
     else:
@@ -49,7 +51,8 @@ def status(wal_path: str | None, *, as_json: bool) -> Exit:
         _print(shown, path)
     if not is_there(path):
         return Exit.NOTHING_VERIFIABLE
-    return Exit.CLEAN if all(one["state"] == CLOSED for one in shown) else Exit.NOT_CLEAN
+    closed = all(one["state"] == CLOSED for one in shown)
+    return Exit.CLEAN if closed and not circuits.damaged else Exit.NOT_CLEAN
 
 
 @command.command("reset")

@@ -183,7 +183,10 @@ class Breaker(Control):
         if error is not None:
             _goes_on(error)
         elif doc is not None:
-            for tool, found in doc["tools"].items():
+            circuits = Circuits(doc, moment(self._clock))
+            if circuits.damaged:
+                log.warning("the breaker's document cannot be understood; it begins anew")
+            for tool, found in circuits.tools.items():
                 self._move(tool, found)
         counts = self._tools.get(call.tool)
         return None if counts is None else self._judged(call, counts)

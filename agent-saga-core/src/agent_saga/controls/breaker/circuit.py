@@ -9,11 +9,14 @@ Rules of this part:
   call began with: the late success of an old call closes nothing, its late failure opens nothing.
 - A probe whose ending never comes (its process died) gives its place back after another cool-down.
 - Time is the document's own axis, which no clock step moves.
+- A document that cannot be understood is one that says nothing: all circuits begin anew, closed.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
+
+from msgspec import Struct, ValidationError, convert
 
 from agent_saga.controls.breaker.policy import BreakerPolicy
 from agent_saga.controls.limits.moments import Axis, Moment
@@ -53,19 +56,49 @@ class Admission(NamedTuple):
     began: bool = False
 
 
+class _Circuit(Struct):
+    state: Literal["closed", "open", "half open"]
+    generation: int
+    since: float
+    why: str
+    probes: dict[str, float]
+    good: int
+
+
+class _Form(Struct):
+    """What has to stand in the document."""
+
+    tools: dict[str, _Circuit]
+    axis: tuple[float, int, float, str]
+
+
+def understood(doc: Doc) -> Axis | None:
+    """Return the time axis of a document; None if the document cannot be understood."""
+    try:
+        return Axis(*convert(doc, _Form).axis)
+    except ValidationError:
+        return None
+
+
 class Circuits:
     """The circuits of all tools, as they are stored.
 
     Args:
         doc: the stored document, or None.
         now: what the clocks say.
+
+    Attributes:
+        tools: what is stored of each tool. axis: where time stands.
+        damaged: the document could not be understood.
     """
 
-    __slots__ = ("axis", "tools")
+    __slots__ = ("axis", "damaged", "tools")
 
     def __init__(self, doc: Doc | None, now: Moment) -> None:
-        self.tools: dict[str, dict[str, Any]] = {} if doc is None else doc["tools"]
-        self.axis = Axis(0.0, *now) if doc is None else Axis(*doc["axis"]).advanced(now)
+        found = None if doc is None else understood(doc)
+        self.damaged = doc is not None and found is None
+        self.tools: dict[str, dict[str, Any]] = {} if found is None else doc["tools"]  # type: ignore[index]
+        self.axis = Axis(0.0, *now) if found is None else found.advanced(now)
 
     def document(self) -> Doc:
         """Return what to store."""

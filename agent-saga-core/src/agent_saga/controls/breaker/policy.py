@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
+from agent_saga.controls import given
 from agent_saga.errors import ConfigurationError
 
 __all__ = ["BreakerPolicy"]
@@ -59,8 +59,8 @@ class BreakerPolicy:
         )
         self.failure_rate = None if failure_rate is None else _share(failure_rate)
         self.min_volume = _count("min_volume", min_volume)
-        self.window = _seconds("window", window)
-        self.cool_down = _seconds("cool_down", cool_down)
+        self.window = given.seconds("window", window)
+        self.cool_down = given.seconds("cool_down", cool_down)
         self.probes = _count("probes", probes)
         self.success_threshold = _count("success_threshold", success_threshold)
         self.ignore = _errors(ignore)
@@ -70,13 +70,6 @@ def _count(what: str, value: Any) -> int:
     if type(value) is not int or not 1 <= value <= 1_000_000:
         raise ConfigurationError(f"{what} is a whole number from 1, not {value!r}.")
     return value
-
-
-def _seconds(what: str, value: Any) -> float:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or not 0 < value <= 366 * 86_400:
-        raise ConfigurationError(f"{what} is a number of seconds above zero, not {value!r}.")
-    return float(value)
 
 
 def _share(value: Any) -> float:

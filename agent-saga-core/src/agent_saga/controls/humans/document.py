@@ -13,6 +13,8 @@ Rules of this part (R3, *Approval*):
 - A request that wants signatures is granted by signatures only, each of another key.
 - A grant is used by the step that it is for, before it lapses, and once: the same step and
   generation may say so again, as a resumed process does.
+- A request that nobody can decide or use any more is forgotten `KEPT` days later, unless it waits
+  for a review; the log keeps what was asked and decided. The same step would ask again.
 """
 
 from __future__ import annotations
@@ -22,15 +24,31 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from msgspec import Struct, ValidationError, convert
+
 from agent_saga.controls.humans.names import blank, one_of, person
 from agent_saga.errors import AlreadyDecided, ApprovalError, StateError
 
 if TYPE_CHECKING:
     from agent_saga.state.document import Doc
 
-__all__ = ["PREFIX", "State", "consume", "decide", "expire", "key_of", "notified", "put", "review"]
+__all__ = [
+    "PREFIX",
+    "State",
+    "consume",
+    "decide",
+    "expire",
+    "forgettable",
+    "key_of",
+    "notified",
+    "put",
+    "review",
+]
 
 PREFIX: Final = "approval/"
+KEPT: Final = 30 * 86_400 * 1_000_000
+"""Microseconds for which a request is kept after the last thing that could happen to it."""
+
 _BOUND: Final = ("id", "saga", "step", "gen", "tool", "rule")
 
 
@@ -69,6 +87,40 @@ def key_of(request: str) -> str:
     return PREFIX + request
 
 
+class _Decision(Struct):
+    by: str
+    note: str
+    at: int
+    break_glass: bool
+
+
+class _Form(Struct):
+    """What has to stand in the document of a request."""
+
+    id: str
+    saga: str
+    step: str
+    gen: int
+    tool: str
+    rule: str
+    reason: str
+    arguments: str
+    requesters: list[str]
+    state: State
+    asked: int
+    deadline: int
+    valid: int
+    approvers: list[str]
+    signatures: int
+    keys: dict[str, dict[str, Any]]
+    signed: dict[str, str]
+    level: int
+    decision: _Decision | None
+    until: int | None
+    used: int | None
+    review: str | dict[str, Any] | None
+
+
 def state_of(doc: Doc) -> State:
     """Return where a request stands.
 
@@ -76,9 +128,12 @@ def state_of(doc: Doc) -> State:
         StateError: the document cannot be understood.
     """
     try:
-        return State(doc["state"])
-    except (KeyError, ValueError) as error:
-        raise StateError("The document of a request for approval is damaged.") from error
+        return convert(doc, _Form).state
+    except ValidationError as error:
+        raise StateError(
+            f"The document of a request for approval is damaged: {error}.",
+            fix="The call that asked is refused; look who can write the state store.",
+        ) from error
 
 
 def put(doc: Doc | None, asked: Asked, *, now: int) -> tuple[Doc, State]:
@@ -138,6 +193,19 @@ def expire(doc: Doc, *, now: int, given_up: bool = False) -> tuple[Doc, State]:
     if (state is State.PENDING and over) or lapsed:
         return {**doc, "state": State.EXPIRED.value}, State.EXPIRED
     return doc, state
+
+
+def forgettable(doc: Doc, *, now: int) -> bool:
+    """Say whether a request has been over for so long that nobody comes back to it.
+
+    Raises:
+        StateError: the document cannot be understood.
+    """
+    _, state = expire(doc, now=now)
+    if state in (State.PENDING, State.GRANTED) or doc["review"] == "OPEN":
+        return False
+    moments = (doc["deadline"], doc["until"], doc["used"], (doc["decision"] or {}).get("at"))
+    return max(moment or 0 for moment in moments) + KEPT <= now
 
 
 def notified(doc: Doc, *, level: int) -> tuple[Doc, State]:
@@ -277,7 +345,7 @@ def review(doc: Doc | None, *, by: str, note: str, now: int) -> tuple[Doc, None]
     Raises:
         ApprovalError: there is nothing to review, or this person cannot review it.
     """
-    if doc is None or doc["review"] != "OPEN":
+    if doc is None or not (state_of(doc) and doc["review"] == "OPEN"):
         raise ApprovalError("Nothing of this id waits for a review.")
     if blank(by):
         raise ApprovalError("Whoever reviews has to be named.", fix="Give --approver WHO.")

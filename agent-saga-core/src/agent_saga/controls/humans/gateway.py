@@ -5,7 +5,8 @@ Rules of this part:
 - A request is durable before anybody is told of it. A process that comes back to the same step
   finds its request again, asks nobody anew, and takes the answer that was given meanwhile.
 - People are told level by level. A notifier that fails on the first level denies the call, since
-  nobody may know of it; a later level that fails is logged, and the first may still answer.
+  nobody may know of it; a later level that fails is logged, and the first may still answer. One
+  that does not come back has failed after `TELLING` seconds, and keeps nothing waiting after that.
 - The wait blocks no event loop, holds no thread of the pool, and asks the store only when its bell
   rang, and now and then. What cannot be stored or read until the end of the time is a no.
 """
@@ -14,12 +15,11 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import inspect
 import logging
 import shlex
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from agent_saga.controls.approvals import Approval, ApprovalRequest
 from agent_saga.controls.control import Surroundings, Use, transaction
@@ -28,6 +28,7 @@ from agent_saga.controls.humans.document import Asked, State
 from agent_saga.controls.humans.notice import Notice, Notifier
 from agent_saga.controls.humans.policy import ApprovalPolicy
 from agent_saga.controls.humans.store import ApprovalStore
+from agent_saga.controls.humans.telling import TELLING, told_in_time
 from agent_saga.controls.humans.waiting import Ear, pause
 from agent_saga.errors import ConfigurationError, StateError, one_line
 from agent_saga.plugins.process import process_plugins
@@ -43,6 +44,9 @@ log = logging.getLogger("agent_saga.controls")
 
 SLACK: Final = 30.0
 """Seconds by which the engine's own bound is longer than the policy's: the store is asked last."""
+
+_FORGETTING: Final = 86_400.0
+"""Seconds after which a process looks again whether old requests can be forgotten."""
 
 _MICRO: Final = 1_000_000
 _LONGEST_SHOWN: Final = 65_536
@@ -136,6 +140,7 @@ class ApprovalGateway:
             StateError: the request could not be stored or read; without it nobody was asked, and
                 the call is refused.
         """
+        await self._forget_old()
         covered = await self._granted(request)
         if covered is not None:
             request.covered = str(covered["id"])
@@ -145,6 +150,16 @@ class ApprovalGateway:
             return await self._conversation(request, ear)
         finally:
             ear.close()
+
+    async def _forget_old(self) -> None:
+        """Forget old requests now and then; trouble with that keeps nobody from asking."""
+        store, now = self.store, time.monotonic()
+        if now >= store.forget_again:
+            store.forget_again = now + _FORGETTING
+            try:
+                await asyncio.to_thread(store.forget_old)
+            except StateError as trouble:
+                log.warning("old requests could not be forgotten: %s", trouble)
 
     async def _conversation(self, request: ApprovalRequest, ear: Ear) -> Approval:
         """Put the request, tell people, wait for the answer."""
@@ -213,6 +228,7 @@ class ApprovalGateway:
             request.rule,
             request.exact,
             self._requesters(request),
+            self.policy.approvers,
         )
         key, now = grants.key_of(request.tool), self.store.clock.now_us()
         rule = one(key, lambda doc: grants.take(doc, taker, now=now))
@@ -247,7 +263,7 @@ class ApprovalGateway:
             if isinstance(notifier, str):
                 notifier = process_plugins().tellers.made(notifier)
             if notifier is not None:
-                await asyncio.to_thread(_told, notifier, notice)
+                await told_in_time(notifier, notice, min(TELLING, max(0.0, self._left(doc))))
         except Exception as trouble:
             log.exception("level %d of the request %s was not told", level, notice.id)
             if level == 0:
@@ -307,17 +323,6 @@ class ApprovalGateway:
         key, step, generation = grants.key_of(request.tool), request.step, request.generation
         rule = one(key, lambda doc: grants.give_back(doc, step=step, generation=generation))
         return transaction(self.store.state, [key], rule, durable=True)
-
-
-def _told(notifier: Notifier, notice: Notice) -> None:
-    """Tell people, on a thread of its own."""
-    told = notifier.notify(notice)
-    if inspect.isawaitable(told):
-        asyncio.run(_finished(told))
-
-
-async def _finished(told: Any) -> None:
-    await told
 
 
 def _there(doc: Doc | None) -> Doc:

@@ -7,7 +7,8 @@ Rules of this part:
   finite amount of zero or more is not covered.
 - A call takes its share once, by step and generation; a share is given back only by a step that did
   not start. So a crash leaves too little, never too much.
-- Whoever gave it may not be among those who ask.
+- Whoever gave it may not be among those who ask, and has to be among the approvers where those are
+  named.
 """
 
 from __future__ import annotations
@@ -16,21 +17,57 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from msgspec import Struct, ValidationError, convert
+
+from agent_saga.controls import given
 from agent_saga.controls.amounts import add as plus
 from agent_saga.controls.amounts import amount_of, number_of, text_of
-from agent_saga.controls.humans.names import one_of
-from agent_saga.errors import ApprovalError
+from agent_saga.controls.humans.names import blank, one_of
+from agent_saga.errors import ApprovalError, ConfigurationError, StateError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agent_saga.state.document import Doc
 
-__all__ = ["PREFIX", "Grant", "Taker", "add", "give_back", "key_of", "take"]
+__all__ = [
+    "MOST_USES",
+    "PREFIX",
+    "Grant",
+    "Offer",
+    "Taker",
+    "add",
+    "forgettable",
+    "give_back",
+    "granted",
+    "key_of",
+    "of",
+    "take",
+]
 
 PREFIX: Final = "grant/"
 _MOST: Final = 100
 """How many grants of one tool hold at the same time."""
+
+MOST_USES: Final = 1000
+"""How many calls one grant covers at most."""
+
+
+class Offer(NamedTuple):
+    """What a person wants to grant; see `Grant`.
+
+    Attributes:
+        tool, approver, seconds, uses, rule, arg, up_to, note: as for `ApprovalStore.grant`.
+    """
+
+    tool: str
+    approver: str
+    seconds: float
+    uses: int = MOST_USES
+    rule: str = "irreversible"
+    arg: str = ""
+    up_to: object = None
+    note: str = ""
 
 
 class Grant(NamedTuple):
@@ -65,6 +102,7 @@ class Taker(NamedTuple):
         rule: what asks for an approval.
         arguments: the call's arguments, by name.
         requesters: who asks.
+        approvers: whose grants count; everybody's who does not ask, when empty.
     """
 
     step: str
@@ -72,11 +110,82 @@ class Taker(NamedTuple):
     rule: str
     arguments: Mapping[str, Any]
     requesters: Sequence[str]
+    approvers: Sequence[str] = ()
 
     @property
     def key(self) -> str:
         """The name under which its share is kept."""
         return f"{self.step}#{self.generation}"
+
+
+def granted(offer: Offer, *, identity: str, now: int) -> Grant:
+    """Return the grant that an offer is from a moment on.
+
+    Raises:
+        ApprovalError: the approver is not named, or a bound cannot be used.
+    """
+    if blank(offer.approver):
+        raise ApprovalError("Whoever grants has to be named.", fix="Give approver='…'.")
+    counted = type(offer.uses) is int and 0 < offer.uses <= MOST_USES
+    if not counted or not isinstance(offer.arg, str) or (offer.up_to is None) != (not offer.arg):
+        raise ApprovalError(
+            f"A grant has 1 to {MOST_USES} uses, and both `arg` and `up_to` or none of them."
+        )
+    try:
+        until = now + int(given.seconds("The time of a grant", offer.seconds) * 1_000_000)
+        tool = given.words("The tool of a grant", offer.tool)
+        rule = given.words("The rule of a grant", offer.rule)
+        bound = "" if offer.up_to is None else text_of(amount_of(offer.up_to))
+    except ConfigurationError as error:
+        raise ApprovalError(error.message) from None
+    except (TypeError, ValueError) as error:
+        raise ApprovalError(f"The bound of a grant is no amount: {error}.") from None
+    by = offer.approver.encode("utf-8", "backslashreplace").decode()
+    return Grant(identity, tool, rule, by, offer.note, until, offer.uses, offer.arg, bound)
+
+
+def forgettable(doc: Doc, *, now: int) -> bool:
+    """Say whether all grants of a tool are over."""
+    return all(one["until"] <= now for one in of(doc))
+
+
+class _Kept(Struct):
+    """What has to stand of a grant in its document."""
+
+    id: str
+    tool: str
+    rule: str
+    by: str
+    note: str
+    until: int
+    uses: int
+    arg: str
+    up_to: str
+    shares: dict[str, str]
+
+
+class _Form(Struct):
+    tool: str
+    grants: list[_Kept]
+
+
+def of(doc: Doc | None) -> list[Doc]:
+    """Return the grants that a document holds.
+
+    Raises:
+        StateError: it cannot be understood.
+    """
+    if doc is None:
+        return []
+    try:
+        convert(doc, _Form)
+    except ValidationError as error:
+        raise StateError(
+            f"The document of a tool's standing grants is damaged: {error}.",
+            fix="Calls of that tool are refused; look who can write the state store.",
+        ) from error
+    found: list[Doc] = doc["grants"]
+    return found
 
 
 def key_of(tool: str) -> str:
@@ -90,7 +199,7 @@ def add(doc: Doc | None, grant: Grant, *, now: int) -> tuple[Doc, None]:
     Raises:
         ApprovalError: the tool has too many grants.
     """
-    kept = [one for one in (doc or {"grants": []})["grants"] if now < one["until"]]
+    kept = [one for one in of(doc) if now < one["until"]]
     if len(kept) >= _MOST:
         raise ApprovalError(f"{grant.tool} has {_MOST} grants already.", fix="Wait until one ends.")
     return {"tool": grant.tool, "grants": [*kept, {**grant._asdict(), "shares": {}}]}, None
@@ -98,7 +207,7 @@ def add(doc: Doc | None, grant: Grant, *, now: int) -> tuple[Doc, None]:
 
 def take(doc: Doc | None, taker: Taker, *, now: int) -> tuple[Doc | None, Doc | None]:
     """Take a call's share of the first grant that covers it; returns that grant, or None."""
-    for place, grant in enumerate(doc["grants"] if doc is not None else ()):
+    for place, grant in enumerate(of(doc)):
         if taker.key in grant["shares"]:
             return doc, grant
         share = _share(grant, taker, now)
@@ -116,7 +225,7 @@ def give_back(doc: Doc | None, *, step: str, generation: int) -> tuple[Doc | Non
     key = f"{step}#{generation}"
     grants = [
         {**one, "shares": {name: share for name, share in one["shares"].items() if name != key}}
-        for one in doc["grants"]
+        for one in of(doc)
     ]
     return {**doc, "grants": grants}, None
 
@@ -126,6 +235,8 @@ def _share(grant: Doc, taker: Taker, now: int) -> str | None:
     if now >= grant["until"] or len(grant["shares"]) >= grant["uses"]:
         return None
     if grant["rule"] != taker.rule or one_of(grant["by"], taker.requesters):
+        return None
+    if taker.approvers and not one_of(grant["by"], taker.approvers):
         return None
     if not grant["up_to"]:
         return ""

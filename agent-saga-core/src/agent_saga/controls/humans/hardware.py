@@ -66,6 +66,8 @@ class HardwareApprovalProvider(ApprovalGateway):
         requester: str = "",
     ) -> None:
         super().__init__(store, notifier, wal, policy, requester=requester)
+        if not isinstance(keys, Mapping):
+            raise ConfigurationError("keys= holds each person's public key, by their name.")
         self.keys = {name: _key(key) for name, key in keys.items()}
         _check(self.keys, required)
         self.required = required

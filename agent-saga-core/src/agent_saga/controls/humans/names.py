@@ -2,8 +2,10 @@
 
 Rules of this part:
 
-- Case, width, surrounding marks and invisible characters make nobody another person; so nobody
-  approves their own request under a name that only looks different.
+- Case, width, surrounding marks, invisible characters and letters of another script that look like
+  Latin ones make nobody another person; so nobody approves their own request under a name that only
+  looks different. Two people whose names look alike are told apart by nobody: one has to add
+  something, such as an address.
 - A name without a visible character is blank, and nobody.
 """
 
@@ -13,9 +15,25 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["blank", "one_of", "person"]
+__all__ = ["blank", "one_of", "person", "seen"]
 
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs", "Mn", "Me"})
+_FILLERS: Final = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+"""Characters that count as letters or signs, and show nothing."""
+
+_LOOK_ALIKE: Final = {
+    ord(letter): latin
+    for letters, latins in (
+        ("АВЕКМНОРСТУХІЈЅԚԜҺӀ", "ABEKMHOPCTYXIJSQWHI"),
+        ("авԁекмнһіјӏорԛсѕтуѵԝх", "abdekmhhijlopqcstyvwx"),
+        ("ΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "ABEZHIKMNOPTYX"),  # noqa: RUF001
+        ("αικνορτυχϲϳ", "aikvoptuxcj"),
+        ("ıɑɡ", "iag"),  # noqa: RUF001
+    )
+    for letter, latin in zip(letters, latins, strict=True)
+}
+"""Cyrillic, Greek and other letters that look like a Latin one."""
+
 _LONGEST: Final = 300
 
 
@@ -23,9 +41,16 @@ def person(name: object) -> str:
     """Return the form in which a name is compared; empty for what names nobody."""
     if not isinstance(name, str) or len(name) > _LONGEST:
         return ""
-    plain = unicodedata.normalize("NFKC", name).casefold()
-    seen = "".join(c for c in plain if unicodedata.category(c) not in _INVISIBLE)
-    return seen.lstrip("@")
+    plain = seen(unicodedata.normalize("NFKC", name).translate(_LOOK_ALIKE).casefold())
+    inner = [at for at, c in enumerate(plain) if unicodedata.category(c)[0] not in "PS"]
+    return plain[inner[0] : inner[-1] + 1] if inner else ""
+
+
+def seen(text: str) -> str:
+    """Return the characters of a text that show something."""
+    return "".join(
+        c for c in text if c not in _FILLERS and unicodedata.category(c) not in _INVISIBLE
+    )
 
 
 def blank(name: object) -> bool:

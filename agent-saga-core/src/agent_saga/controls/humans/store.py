@@ -11,14 +11,14 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from agent_saga.controls.amounts import amount_of, text_of
+from agent_saga.controls import given
 from agent_saga.controls.humans import document, grants
 from agent_saga.controls.humans.document import State
+from agent_saga.controls.humans.grants import MOST_USES, Grant, Offer
 from agent_saga.controls.humans.keys import challenge_of, key_from
-from agent_saga.controls.humans.names import blank, person
+from agent_saga.controls.humans.names import person
 from agent_saga.controls.humans.waiting import Listener, listener_of
 from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.domain.records import Ev
@@ -28,16 +28,18 @@ from agent_saga.errors import (
     ApprovalError,
     ConfigurationError,
     NotFound,
+    StateError,
 )
-from agent_saga.state.base import one
+from agent_saga.state.base import Change, one
 from agent_saga.wal.encoding import masked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from decimal import Decimal
 
     from agent_saga.controls.control import Surroundings
     from agent_saga.domain.clock import Clock
-    from agent_saga.state.base import StateStore
+    from agent_saga.state.base import Docs, Rule, StateStore
     from agent_saga.state.document import Doc
     from agent_saga.wal.base import BaseWAL
 
@@ -45,9 +47,11 @@ __all__ = ["ApprovalStore"]
 
 log = logging.getLogger("agent_saga.controls")
 _LONGEST_NOTE: Final = 2000
-_MOST_USES: Final = 1000
-_MICRO: Final = 1_000_000
-_YEAR: Final = 366 * 86_400
+_AT_ONCE: Final = 50
+
+
+def _nobody(_: str) -> None:
+    """Tell nobody."""
 
 
 class ApprovalStore:
@@ -57,7 +61,12 @@ class ApprovalStore:
         state: the state store.
         wal: the log in which decisions are recorded, if any.
         clock: where time is read; the machine's clocks when not given.
+
+    Attributes:
+        forget_again: when old requests are looked for again, on the monotonic clock.
     """
+
+    forget_again: float = 0.0
 
     def __init__(
         self, state: StateStore, wal: BaseWAL | None = None, *, clock: Clock | None = None
@@ -94,19 +103,45 @@ class ApprovalStore:
             StateError: the store cannot be read.
         """
         now = self.clock.now_us()
-        found = [doc for _, doc in self.state.scan(document.PREFIX)]
-        open_ones = [d for d in found if document.expire(d, now=now)[1] is State.PENDING]
+        open_ones = [d for d in self._whole() if document.expire(d, now=now)[1] is State.PENDING]
         return sorted(open_ones, key=lambda doc: doc["asked"])
+
+    def damaged(self) -> list[str]:
+        """Return the keys of documents that cannot be understood; blocks."""
+        told: list[str] = []
+        self._whole(told.append)
+        self.grants(told.append)
+        return told
 
     def reviews(self) -> list[Doc]:
         """Return the decisions that broke glass and that nobody has reviewed; blocks."""
-        return [doc for _, doc in self.state.scan(document.PREFIX) if doc["review"] == "OPEN"]
+        return [doc for doc in self._whole() if doc["review"] == "OPEN"]
 
-    def grants(self) -> list[Doc]:
-        """Return the standing grants that hold now; blocks."""
-        now = self.clock.now_us()
-        found = [doc for _, doc in self.state.scan(grants.PREFIX)]
-        return [one for doc in found for one in doc["grants"] if now < one["until"]]
+    def _whole(self, damaged: Callable[[str], object] = _nobody) -> list[Doc]:
+        """Return the documents of requests that can be understood; tell the keys of the others."""
+        found = []
+        for key, doc in self.state.scan(document.PREFIX):
+            try:
+                document.state_of(doc)
+            except StateError:
+                damaged(key)
+            else:
+                found.append(doc)
+        return found
+
+    def grants(self, damaged: Callable[[str], object] = _nobody) -> list[Doc]:
+        """Return the standing grants that hold now; blocks.
+
+        Args:
+            damaged: told the keys of documents that cannot be understood.
+        """
+        now, found = self.clock.now_us(), []
+        for key, doc in self.state.scan(grants.PREFIX):
+            try:
+                found += [one for one in grants.of(doc) if now < one["until"]]
+            except StateError:
+                damaged(key)
+        return found
 
     def find(self, wanted: str) -> Doc:
         """Return the request of an id, or of the beginning of one; blocks.
@@ -114,12 +149,15 @@ class ApprovalStore:
         Raises:
             NotFound: there is none.
             Ambiguous: there are several.
+            StateError: it cannot be understood, or the store cannot be read.
         """
+        wanted = _id(wanted)
         exact = self.state.get(document.key_of(wanted)) if wanted else None
         if exact is not None:
+            document.state_of(exact)
             return exact
         found = [doc for _, doc in self.state.scan(document.key_of(wanted))] if wanted else []
-        if len(found) == 1:
+        if len(found) == 1 and document.state_of(found[0]):
             return found[0]
         fix = "agent-saga approvals list shows their ids."
         if found:
@@ -202,7 +240,9 @@ class ApprovalStore:
         break_glass: bool = False,
         signed: Mapping[str, str] | None = None,
     ) -> Doc:
-        key, now, remark = document.key_of(request), self.clock.now_us(), _note(note)
+        key, now, remark = document.key_of(_id(request)), self.clock.now_us(), _note(note)
+        by = _escaped(by)
+        given.flag("break_glass=", break_glass)
 
         def rule(doc: Doc | None) -> tuple[Doc, Doc]:
             made, _ = document.decide(
@@ -229,11 +269,12 @@ class ApprovalStore:
         Raises:
             ApprovalError: there is nothing to review, or this person took part in it.
         """
-        key, now = document.key_of(request), self.clock.now_us()
+        key, now = document.key_of(_id(request)), self.clock.now_us()
+        who, remark = _escaped(by), _note(note)
         self.state.transact(
-            [key], one(key, lambda doc: document.review(doc, by=by, note=_note(note), now=now))
+            [key], one(key, lambda doc: document.review(doc, by=who, note=remark, now=now))
         )
-        self._record(id=request, reviewed_by=by, note=note)
+        self._record(id=request, reviewed_by=who, note=remark)
 
     def grant(
         self,
@@ -241,7 +282,7 @@ class ApprovalStore:
         *,
         approver: str,
         seconds: float,
-        uses: int = _MOST_USES,
+        uses: int = MOST_USES,
         rule: str = "irreversible",
         arg: str = "",
         up_to: Decimal | float | str | None = None,
@@ -266,24 +307,37 @@ class ApprovalStore:
             ApprovalError: the approver is not named, or a bound cannot be used.
             StateError: it could not be stored.
         """
-        if blank(approver):
-            raise ApprovalError("Whoever grants has to be named.", fix="Give approver='…'.")
-        counted = type(uses) is int and 0 < uses <= _MOST_USES
-        if not counted or not 0 < seconds <= _YEAR or (up_to is None) != (not arg):
-            raise ApprovalError(
-                "A grant has 1 to 1000 uses, a time of up to a year, and both `arg` and `up_to` "
-                "or none of them."
-            )
-        bound = "" if up_to is None else _amount(up_to)
-        now = self.clock.now_us()
-        until = now + int(seconds * _MICRO)
-        made = grants.Grant(
-            os.urandom(8).hex(), tool, rule, approver, _note(note), until, uses, arg, bound
-        )
-        key = grants.key_of(tool)
-        self.state.transact([key], one(key, lambda doc: grants.add(doc, made, now=now)))
-        self._record(grant=made._asdict())
-        return made.id
+        offer = Offer(tool, approver, seconds, uses, rule, arg, up_to, _note(note))
+        return self.keep(self.offered(offer))
+
+    def offered(self, offer: Offer) -> Grant:
+        """Return the grant that an offer is from now on; nothing is stored.
+
+        Raises:
+            ApprovalError: the approver is not named, or a bound cannot be used.
+        """
+        return grants.granted(offer, identity=os.urandom(8).hex(), now=self.clock.now_us())
+
+    def keep(self, grant: Grant) -> str:
+        """Store a grant, and return its id; raises as `grant` does. Blocks."""
+        key, now = grants.key_of(grant.tool), self.clock.now_us()
+        self.state.transact([key], one(key, lambda doc: grants.add(doc, grant, now=now)))
+        self._record(grant=grant._asdict())
+        return grant.id
+
+    def forget_old(self) -> int:
+        """Forget requests and grants that were over long ago; return how many documents. Blocks.
+
+        Raises:
+            StateError: the store cannot be read or written.
+        """
+        now, forgotten = self.clock.now_us(), 0
+        for prefix, old in _OLD:
+            keys = [key for key, doc in self.state.scan(prefix) if _is_old(old, doc, now)]
+            for at in range(0, len(keys), _AT_ONCE):
+                some = keys[at : at + _AT_ONCE]
+                forgotten += self.state.transact(some, _forgetting(old, now), durable=False)
+        return forgotten
 
     def _record(self, **facts: Any) -> None:
         """Record what holds already; a log that fails takes nothing of it back."""
@@ -298,14 +352,51 @@ class ApprovalStore:
             log.exception("a decision holds, and could not be recorded")
 
 
-def _amount(value: object) -> str:
+_Old: TypeAlias = "Callable[..., bool]"
+_OLD: Final[tuple[tuple[str, _Old], ...]] = (
+    (document.PREFIX, document.forgettable),
+    (grants.PREFIX, grants.forgettable),
+)
+
+
+def _is_old(old: _Old, doc: Doc, now: int) -> bool:
+    """Say whether a document can be forgotten; one that cannot be understood is a person's case."""
     try:
-        return text_of(amount_of(value))
-    except (TypeError, ValueError) as error:
-        raise ApprovalError(f"The bound of a grant is no amount: {error}.") from error
+        return old(doc, now=now)
+    except StateError:
+        return False
+
+
+def _forgetting(old: _Old, now: int) -> Rule[int]:
+    def rule(docs: Docs) -> Change[int]:
+        gone = {
+            key: None for key, doc in docs.items() if doc is not None and _is_old(old, doc, now)
+        }
+        return Change(len(gone), gone)
+
+    return rule
+
+
+def _id(request: object) -> str:
+    """Return the id of a request.
+
+    Raises:
+        ApprovalError: it is no text of the length that ids have.
+    """
+    if not isinstance(request, str) or len(request) > 200:
+        raise ApprovalError(
+            f"{given.shown(request)} is no request's id.",
+            fix="agent-saga approvals list shows their ids.",
+        )
+    return _escaped(request)
+
+
+def _escaped(text: object) -> str:
+    """Return a text that a store can carry; what is none names nobody."""
+    return text.encode("utf-8", "backslashreplace").decode() if isinstance(text, str) else ""
 
 
 def _note(note: object) -> str:
     if not isinstance(note, str):
         raise ConfigurationError(f"note= is a text, not {type(note).__name__}.")
-    return note.encode("utf-8", "backslashreplace").decode()[:_LONGEST_NOTE]
+    return _escaped(note)[:_LONGEST_NOTE]

@@ -5,6 +5,9 @@ Rules of this part:
 - What a call takes stands in the window at once, and is *held* under the call's name until its
   announcement is known to be out. Only what is held can be handed back, and taking it again under
   the same name takes nothing: so a repetition is harmless.
+- Limits of one name share a count, also when their windows differ, as those of a new policy and of
+  processes that still have the old one. What is kept is kept for the longest of them, until nobody
+  has asked with that one for as long as it is; each adds up what lies within its own.
 - What is held by a dead process without an announcement is handed back; see `upkeep`. A read has no
   announcement, so what it took stays.
 - Amounts beyond what every reader of JSON carries are texts. Nothing is rounded.
@@ -17,6 +20,7 @@ from typing import Any, Final
 from agent_saga.controls.amounts import Number, number_of, text_of
 from agent_saga.controls.limits.moments import Axis, Moment
 from agent_saga.controls.limits.window import Packed, Window
+from agent_saga.errors import StateError
 from agent_saga.state.document import Doc
 
 __all__ = ["Count"]
@@ -30,16 +34,20 @@ class Count:
     Args:
         doc: the stored document; None where nothing was counted yet.
         now: what the clocks say.
-        length: the window in seconds; the stored one when not given.
+        length: the window in seconds of the limit that asks; the stored one when not given.
+
+    Raises:
+        StateError: the document cannot be understood.
 
     Attributes:
         window: the counting.
+        length: the seconds for which an amount is kept. wanted: when that was last asked for.
         axis: where its time stands.
         held: by a call's name: the entry, the amount, the writer, and whether it stays in any case.
         about: what people are told: limit, scope, most.
     """
 
-    __slots__ = ("about", "axis", "held", "length", "window")
+    __slots__ = ("_own", "about", "axis", "held", "length", "wanted", "window")
 
     def __init__(self, doc: Doc | None, now: Moment, length: float | None = None) -> None:
         if doc is None:
@@ -47,8 +55,18 @@ class Count:
             self.axis = Axis(0.0, *now)
             self.held: dict[str, list[Any]] = {}
             self.about: dict[str, Any] = {}
-            self.length = length or 0.0
+            self.length = self._own = length or 0.0
+            self.wanted = 0.0
             return
+        try:
+            self._read(doc, now, length)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise StateError(
+                f"A count of a limit cannot be understood ({error!r}).",
+                fix="Its calls are refused; look who can write the state store.",
+            ) from error
+
+    def _read(self, doc: Doc, now: Moment, length: float | None) -> None:
         self.window = Window(
             _number(doc["total"]),
             doc["base"],
@@ -58,10 +76,20 @@ class Count:
             Packed(*doc["packed"]),
         )
         self.axis = Axis(*doc["axis"]).advanced(now)
-        self.held = doc["held"]
-        self.about = doc["about"]
-        self.length = length or doc["window"]
+        self.held = dict(doc["held"])
+        self.about = dict(doc["about"])
+        self.length, self.wanted = float(doc["window"]), float(doc["wanted"])
+        self._own = length or self.length
+        over = self.axis.now - self.wanted >= self.length
+        if length is not None and (length >= self.length or over):
+            self.length, self.wanted = length, self.axis.now
         self.window.prune(self.length, self.axis.now)
+
+    @property
+    def used(self) -> Number:
+        """What lies within the window of the limit that asks."""
+        whole = self._own == self.length
+        return self.window.total if whole else self.window.within(self._own, self.axis.now)
 
     def take(self, name: str, amount: Number, writer: str, *, stays: bool) -> None:
         """Count an amount for a call, once; who asks again is who holds it from then on."""
@@ -102,6 +130,7 @@ class Count:
         return {
             "about": self.about,
             "window": self.length,
+            "wanted": self.wanted,
             "axis": list(self.axis),
             "total": _plain(window.total),
             "base": window.base,

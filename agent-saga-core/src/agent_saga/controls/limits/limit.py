@@ -13,10 +13,10 @@ Rules of this part:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import Any, Final
 
+from agent_saga.controls import given
 from agent_saga.controls.amounts import Number, amount_of, text_of
 from agent_saga.controls.control import CallView
 from agent_saga.controls.limits.scopes import Scope
@@ -56,12 +56,10 @@ class Limit:
         tools: Iterable[str] | None,
         escalate_to_human: bool,
     ) -> None:
-        if not isinstance(name, str) or not name.strip() or len(name) > 200:
-            raise ConfigurationError("A limit needs a name of 1 to 200 characters.")
-        self.name = name
+        self.name = given.name("The name of a limit", name)
         self.arg = arg
         self.most: Number = _most(name, most)
-        self.window = _window(name, window)
+        self.window = given.seconds(f"The window of the limit {name!r}", window, longest=LONGEST)
         if scope is not None and not callable(scope):
             raise ConfigurationError(
                 f"The scope of the limit {name!r} is no function.",
@@ -69,7 +67,9 @@ class Limit:
             )
         self.scope = scope
         self.tools = _tools(name, tools)
-        self.escalate_to_human = bool(escalate_to_human)
+        self.escalate_to_human = given.flag(
+            f"escalate_to_human= of the limit {name!r}", escalate_to_human
+        )
 
     def asked_of(self, call: CallView) -> Number | None:
         """Return how much a call wants of a limit that polices its tool; None for nothing.
@@ -170,8 +170,7 @@ class BudgetLimit(Limit):
         tools: Iterable[str] | None = None,
         escalate_to_human: bool = False,
     ) -> None:
-        if not isinstance(arg, str) or not arg:
-            raise ConfigurationError(f"The budget {name!r} needs the name of an argument.")
+        given.name(f"arg= of the budget {name!r}", arg)
         super().__init__(name, arg, max_total, window, scope, tools, escalate_to_human)
 
 
@@ -225,21 +224,12 @@ def _most(name: str, value: object) -> Number:
         raise ConfigurationError(f"The most of the limit {name!r} is no amount: {error}.") from None
 
 
-def _window(name: str, value: object) -> float:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or not 0 < value <= LONGEST:  # type: ignore[arg-type,operator]
-        raise ConfigurationError(
-            f"The window of the limit {name!r} is a number of seconds above zero, not {value!r}."
-        )
-    return float(value)  # type: ignore[arg-type]
-
-
 def _tools(name: str, tools: Iterable[str] | None) -> tuple[str, ...] | None:
     if tools is None:
         return None
-    given = (tools,) if isinstance(tools, str) else tuple(tools)
-    if not given or not all(isinstance(tool, str) and tool for tool in given):
+    patterns = given.several(f"tools= of the limit {name!r}", tools, str)
+    if not patterns or not all(pattern.strip() for pattern in patterns):
         raise ConfigurationError(
             f"tools= of the limit {name!r} takes names of tools, or beginnings that end in '*'."
         )
-    return given
+    return patterns

@@ -4,6 +4,8 @@ Rules of this part:
 
 - One lock makes a call's charges all or nothing among threads: first every limit is looked at, then
   everything is counted, or nothing.
+- Limits of one name share a count. What is kept is kept for the longest of their windows; each adds
+  up what lies within its own.
 - Counts that are empty are dropped, so that a scope by customer does not grow with the customers.
 - Nothing survives the process; a forked child begins with a copy and counts alone from then on.
 """
@@ -29,7 +31,7 @@ Taken: TypeAlias = tuple[Window, int, Number]
 
 
 class _Counted(Window):
-    """The count of one limit and scope."""
+    """The count of one scope of the limits of one name; `limit` has the longest window of them."""
 
     __slots__ = ("limit",)
 
@@ -75,10 +77,13 @@ class MemoryLimitStore:
             found: list[_Counted] = []
             for limit, scope, amount in wants:
                 window = windows.get((limit.name, scope)) or self._new(limit, scope)
-                if window.ends and window.ends[0] + limit.window <= now:
-                    window.prune(limit.window, now)
+                if window.limit.window != limit.window:
+                    total = self._among_several(window, limit, now)
+                else:
+                    if window.ends and window.ends[0] + limit.window <= now:
+                        window.prune(limit.window, now)
+                    total = window.total
                 # The sum of two ints needs no care; most amounts are ints.
-                total = window.total
                 total = total + amount if type(total) is type(amount) is int else add(total, amount)
                 if total > limit.most and limit.name not in forced:
                     overs.append(over(limit, scope, amount, window, now))
@@ -86,8 +91,8 @@ class MemoryLimitStore:
             if overs:
                 return [], overs
             return [
-                (window, window.take(amount, limit.window, now), amount)
-                for window, (limit, _, amount) in zip(found, wants, strict=True)
+                (window, window.take(amount, window.limit.window, now), amount)
+                for window, (_, _, amount) in zip(found, wants, strict=True)
             ], overs
 
     def give_back(self, taken: Sequence[Taken]) -> None:
@@ -111,6 +116,13 @@ class MemoryLimitStore:
     def _new(self, limit: Limit, scope: str) -> _Counted:
         window = self._windows[limit.name, scope] = _Counted(limit)
         return window
+
+    def _among_several(self, window: _Counted, limit: Limit, now: float) -> Number:
+        """Return what counts for one of several limits that share a count."""
+        if limit.window > window.limit.window:
+            window.limit = limit
+        window.prune(window.limit.window, now)
+        return window.within(limit.window, now)
 
     def _sweep(self, now: float) -> None:
         for key, window in list(self._windows.items()):

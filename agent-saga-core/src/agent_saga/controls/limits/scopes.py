@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from agent_saga.controls import given
 from agent_saga.controls.amounts import number_of, text_of
 from agent_saga.controls.control import CallView
 from agent_saga.errors import ConfigurationError
@@ -38,8 +39,7 @@ def by_arg(arg: str) -> Scope:
     Args:
         arg: the argument's name, for example "customer_id".
     """
-    if not isinstance(arg, str) or not arg:
-        raise ConfigurationError("by_arg takes the name of an argument.")
+    given.name("The argument of by_arg", arg)
 
     def scope(call: CallView) -> str:
         value = call.arguments.get(arg, _ABSENT)

@@ -173,7 +173,7 @@ class LimitStore:
                 for count, (limit, scope, amount) in zip(counts, wants, strict=True)
                 if name not in count.held
                 and limit.name not in forced
-                and add(count.window.total, amount) > limit.most
+                and add(count.used, amount) > limit.most
             ]
             if overs:
                 return Change(([], overs))
@@ -262,6 +262,8 @@ class FileLimitStore(LimitStore):
 
 
 def _file(path: str | os.PathLike[str]) -> StateStore:
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise ConfigurationError(f"A FileLimitStore takes the path of a file, not {path!r:.60}.")
     from agent_saga.state.sqlite import SQLiteStateStore  # noqa: PLC0415 - loads sqlite3
 
     return SQLiteStateStore(path)

@@ -87,13 +87,24 @@ def sweep(state: StateStore, wal: FileWAL, now: Moment) -> int:
     """Hand back what dead writers hold and never announced; return how many calls' holds ended."""
     held: dict[str, set[str]] = {}
     for _, doc in state.scan(PREFIX):
-        for name, (_, _, writer, _) in doc["held"].items():
+        for name, writer in _holders(doc):
             held.setdefault(writer, set()).add(name)
     ended = 0
     for writer, names in held.items():
         if writer and writer != wal.writer:
             ended += _sweep_writer(state, wal, writer, names, now)
     return ended
+
+
+def _holders(doc: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return who holds what, by the call's name; nothing of a count that cannot be understood.
+
+    Its calls are refused, and nobody else's.
+    """
+    try:
+        return [(name, writer) for name, (_, _, writer, _) in doc["held"].items()]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return []
 
 
 def _sweep_writer(
@@ -105,7 +116,7 @@ def _sweep_writer(
             return 0
         stack.enter_context(dead)
         announced = set(_announced(scan_writer(wal.path, writer, wal.port)))
-        keys = [key for key, doc in state.scan(PREFIX) if names & set(doc["held"])]
+        keys = [k for k, doc in state.scan(PREFIX) if names & {name for name, _ in _holders(doc)}]
 
         def rule(docs: Docs) -> Change[None]:
             return Change(None, {k: _swept(d, names, announced, now) for k, d in docs.items()})
@@ -159,7 +170,7 @@ def _caught_up(
     doc: dict[str, Any] | None, key: str, entries: Sequence[Announced], now: Moment
 ) -> dict[str, Any] | None:
     """Return the larger of two counts: the log's, and the store's with what came after it."""
-    length = entries[0].window
+    length = max(one.window for one in entries)
     count = Count(doc, now, length)
     known_until = 0 if doc is None else doc["axis"][1]
     later = [one for one in entries if one.at > known_until and one.name not in count.held]

@@ -108,7 +108,7 @@ class Over(NamedTuple):
 def over(limit: Limit, scope: str, amount: Number, window: Window, now: float) -> Over:
     """Return what is told of a call that a count has no room for."""
     free = window.free_after(amount, limit.most, limit.window, now)
-    return Over(limit, scope, amount, window.total, free)
+    return Over(limit, scope, amount, window.within(limit.window, now), free)
 
 
 def refusal(call: CallView, found: Sequence[Over]) -> LimitExceeded:

@@ -87,6 +87,16 @@ class Window:
             self.base += gone
             del ends[:gone], self.amounts[:gone]
 
+    def within(self, length: float, now: float) -> Number:
+        """Return what counts within a length that may be shorter than what is kept."""
+        self.unpack()
+        total = self.total
+        for end, amount in zip(self.ends, self.amounts, strict=True):
+            if end + length > now:
+                break
+            total = add(total, negative(amount))
+        return total
+
     def take(self, amount: Number, length: float, now: float) -> int:
         """Count an amount, and return the name of its entry."""
         total, ends, amounts = self.total, self.ends, self.amounts
@@ -115,10 +125,11 @@ class Window:
         """Return the seconds until an amount fits; None when it never does."""
         if amount > most:
             return None
-        self.unpack()
-        left = self.total
+        left = self.within(length, now)
         wait = 0.0
         for end, leaves in zip(self.ends, self.amounts, strict=True):
+            if end + length <= now:
+                continue
             if add(left, amount) <= most:
                 break
             left = add(left, negative(leaves))

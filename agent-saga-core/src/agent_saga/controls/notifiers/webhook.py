@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import math
+import re
 import time
 import urllib.error
 import urllib.request
@@ -24,6 +24,7 @@ from http.client import HTTPException, HTTPMessage
 from typing import IO, TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from agent_saga.controls import given
 from agent_saga.controls.notifiers.payloads import KINDS, kind_of, payload
 from agent_saga.errors import ApprovalError, ConfigurationError
 
@@ -35,6 +36,8 @@ __all__ = ["SIGNATURE", "WebhookNotifier", "signature"]
 SIGNATURE: Final = "X-Agent-Saga-Signature"
 DELIVERY: Final = "X-Agent-Saga-Delivery"
 _LONGEST_WAIT: Final = 10.0
+_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 
 
 def signature(secret: bytes, timestamp: int, body: bytes) -> str:
@@ -78,18 +81,15 @@ class WebhookNotifier:
     ) -> None:
         self._host = _host(url)
         self._url = url
-        self._secret = secret.encode("utf-8") if isinstance(secret, str) else secret
-        if kind is not None and kind not in KINDS:
+        self._secret = _secret(secret)
+        if kind is not None and (not isinstance(kind, str) or kind not in KINDS):
             raise ConfigurationError(f"kind= is one of {', '.join(KINDS)}, not {kind!r}.")
         self._kind = kind or kind_of(url)
-        number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-        if not number or not math.isfinite(timeout) or timeout <= 0:
-            raise ConfigurationError(f"timeout= is a number of seconds, not {timeout!r}.")
         if type(attempts) is not int or not 1 <= attempts <= 10:
             raise ConfigurationError(f"attempts= is a number from 1 to 10, not {attempts!r}.")
-        self._timeout = float(timeout)
+        self._timeout = given.seconds("timeout=", timeout, longest=600)
         self._attempts = attempts
-        self._headers = dict(headers or {})
+        self._headers = _headers(headers)
         self._opener = urllib.request.build_opener(_NoRedirect)
 
     def notify(self, notice: Notice) -> None:
@@ -165,8 +165,8 @@ def _host(url: object) -> str:
     Raises:
         ConfigurationError: it is no address of a webhook.
     """
-    if not isinstance(url, str) or not url.isprintable() or " " in url:
-        raise ConfigurationError("A webhook's address is a text without blanks.")
+    if not isinstance(url, str) or not url.isprintable() or not url.isascii() or " " in url:
+        raise ConfigurationError("A webhook's address is a text of plain characters, no blanks.")
     try:
         parts = urlsplit(url)
         host = parts.hostname
@@ -179,6 +179,44 @@ def _host(url: object) -> str:
             fix="WebhookNotifier('https://…')",
         )
     return f"{host}{port}"
+
+
+def _secret(secret: object) -> bytes | None:
+    """Return a secret as bytes; an empty one, which a missing setting leaves, would sign nothing.
+
+    Raises:
+        ConfigurationError: it is no text and no bytes, or is empty.
+    """
+    if secret is None:
+        return None
+    data = secret.encode("utf-8", "surrogatepass") if isinstance(secret, str) else secret
+    if not isinstance(data, bytes) or not data.strip():
+        raise ConfigurationError(
+            "secret= is a text or bytes that are not empty.", fix="Leave it out to sign nothing."
+        )
+    return data
+
+
+def _headers(headers: object) -> dict[str, str]:
+    """Return further headers as they are sent.
+
+    Raises:
+        ConfigurationError: they are no names and texts that a request can carry.
+    """
+    if headers is None:
+        return {}
+    found: dict[str, str] = {}
+    for name, value in headers.items() if isinstance(headers, Mapping) else [(None, None)]:
+        if not (isinstance(name, str) and isinstance(value, str) and _carried(name, value)):
+            raise ConfigurationError(
+                "headers= holds names and texts that a request can carry, on one line each."
+            )
+        found[name] = value
+    return found
+
+
+def _carried(name: str, value: str) -> bool:
+    return bool(_HEADER.fullmatch(name) and _VALUE.fullmatch(value))
 
 
 def _retry_after(headers: Any) -> float:

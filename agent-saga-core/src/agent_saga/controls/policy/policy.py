@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from agent_saga.controls import given
 from agent_saga.controls.control import CallView
 from agent_saga.controls.installed import INSTALLED
 from agent_saga.controls.limits.limit import Limit
@@ -73,6 +74,8 @@ class Policy:
 
     def __init__(self, content: Mapping[str, Any]) -> None:
         self.path: Path | None = None
+        if not isinstance(content, Mapping):
+            raise ConfigurationError(f"A Policy takes a mapping, not {given.shown(content)}.")
         self._now = _Snapshot(parsed(dict(content), "the policy"))
 
     @classmethod
@@ -83,6 +86,8 @@ class Policy:
             ConfigurationError: it cannot be read, or has an error; the message names the place.
         """
         policy = cls({})
+        if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+            raise ConfigurationError(f"A policy is loaded from a path, not {given.shown(path)}.")
         policy.path = Path(path).absolute()
         policy._now = _loaded(policy.path)
         return policy
@@ -153,9 +158,9 @@ def _undeclared_rule(tools: Mapping[str, ToolPolicy]) -> Rule:
     )
 
 
-def _check_names(given: list[Rule | Limit]) -> None:
+def _check_names(judges: list[Rule | Limit]) -> None:
     seen: set[str] = set()
-    for one in given:
+    for one in judges:
         if one.name in seen:
             raise ConfigurationError(f"two rules or limits are named {one.name!r}.")
         seen.add(one.name)

@@ -7,11 +7,15 @@ Rules of this part:
   who reads the file sees the first.
 - What cannot be read, or is not as `form` says, is an error that names the file, the place in it,
   and what is expected there. Nothing is taken from a file that has an error.
+- A file that says nothing is an error: it is what is left of one that is being written. So is a
+  file that changes while it is read. Half of a file may still be a policy; so write a new one
+  beside the old one, and rename it.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import tomllib
 from collections.abc import Callable
@@ -41,14 +45,7 @@ def read_policy(path: Path) -> PolicyForm:
             f"The policy {path} is of no known kind.",
             fix=f"Let its name end in one of {', '.join(_READERS)}.",
         )
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ConfigurationError(
-            f"The policy {path} cannot be read: {error.strerror or error}."
-        ) from error
-    if len(data) > LARGEST:
-        raise ConfigurationError(f"The policy {path} is larger than {LARGEST} bytes.")
+    data = _bytes_of(path)
     try:
         content = read(data.decode("utf-8"))
     except ConfigurationError:
@@ -58,6 +55,42 @@ def read_policy(path: Path) -> PolicyForm:
     except Exception as error:
         raise ConfigurationError(f"The policy {path} cannot be read: {error}.") from error
     return parsed(content, f"the policy {path}")
+
+
+def _bytes_of(path: Path) -> bytes:
+    """Return what a file holds, if it is one, is not too long, and holds still.
+
+    Raises:
+        ConfigurationError: it cannot be read, or is none of this.
+    """
+    try:
+        if not path.is_file():
+            raise ConfigurationError(f"The policy {path} cannot be read: there is no such file.")
+        with path.open("rb") as file:
+            before = os.fstat(file.fileno())
+            data = file.read(LARGEST + 1)
+            after = os.stat(path)  # noqa: PTH116 - beside the one of the open file
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"The policy {path} cannot be read: {getattr(error, 'strerror', '') or error}."
+        ) from error
+    if len(data) > LARGEST:
+        raise ConfigurationError(f"The policy {path} is larger than {LARGEST} bytes.")
+    if _told(before) != _told(after) or len(data) != after.st_size:
+        raise ConfigurationError(
+            f"The policy {path} was changed while it was read.",
+            fix="Write a new file beside it and rename it, then load it again.",
+        )
+    if not data.strip():
+        raise ConfigurationError(
+            f"The policy {path} is empty.",
+            fix="A policy that says nothing says version = 1.",
+        )
+    return data
+
+
+def _told(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def parsed(content: object, what: str) -> PolicyForm:
@@ -72,6 +105,8 @@ def parsed(content: object, what: str) -> PolicyForm:
     """
     try:
         form = msgspec.convert(content, PolicyForm)
+    except RecursionError as error:
+        raise ConfigurationError(f"{what[0].upper()}{what[1:]} is nested too deeply.") from error
     except msgspec.ValidationError as error:
         raise ConfigurationError(
             f"{what[0].upper()}{what[1:]} has an error: {error}.",

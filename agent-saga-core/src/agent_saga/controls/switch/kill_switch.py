@@ -7,8 +7,9 @@ Rules of this part:
 - The document is read again when its signal moved, and at least once a second. A store without a
   signal is read every time.
 - A store that does not answer: what was read last counts for `grace` seconds, and then every step
-  is refused. A process that never read it refuses from its first step on. A damaged, emptied or
-  lost document refuses at once. Fails closed.
+  is refused. A process that never read it refuses from its first step on, and so does one that has
+  heard of a change and cannot read it. A damaged, emptied or lost document refuses at once. Fails
+  closed.
 - Inverses are not halted: undoing goes on. A quarantine stops both.
 """
 
@@ -18,6 +19,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from agent_saga.controls import given
 from agent_saga.controls.control import CallView, Control, Surroundings, Wait, reading
 from agent_saga.controls.installed import INSTALLED
 from agent_saga.controls.switch import document, refusals, scopes
@@ -51,8 +53,6 @@ REREAD: Final = 1.0
 
 _LOOK_SERVES: Final = 0.01
 """Seconds for which one look at the signal serves the steps that were announced before it."""
-
-_LONGEST: Final = 366 * 86_400
 
 
 class Set(NamedTuple):
@@ -102,15 +102,13 @@ class KillSwitch(Control):
         grace: float = GRACE,
         clock: Clock | None = None,
     ) -> None:
-        if isinstance(grace, bool) or not isinstance(grace, int | float) or not 0 <= grace < 1e9:
-            raise ConfigurationError(f"grace= is a number of seconds, not {grace!r}.")
         if store is not None and not isinstance(store, SwitchStore):
             raise ConfigurationError(
                 f"A kill switch takes a store of switches, not {type(store).__name__}.",
                 fix="KillSwitch(FileSwitchStore())",
             )
         self._store = store
-        self.grace = float(grace)
+        self.grace = given.seconds("grace=", grace, zero=True)
         self._clock = SYSTEM_CLOCK if clock is None else clock
         self._wal: BaseWAL | None = None
         self._known: _Known | None = None
@@ -190,7 +188,8 @@ class KillSwitch(Control):
             Quarantined: it is quarantined, as far as that is known.
 
         While the store cannot be read, what was read last counts, however long ago: what stands has
-        to be undone.
+        to be undone. Only a change that was heard of and cannot be read, which may be a quarantine,
+        leaves it to recovery.
         """
         known, now = self._known, time.monotonic()
         if known is None or now - known.at > REREAD or self._moved(known, now):
@@ -208,8 +207,10 @@ class KillSwitch(Control):
             try:
                 switches = self._took(doc, error, seen, floor)
             except Halted as trouble:
-                log.warning("undoing saga %s goes on: %s", saga, trouble)
                 switches = Switches() if self._known is None else self._known.switches
+                if floor > switches.rev:
+                    raise refusals.perhaps_quarantined(saga, trouble) from trouble
+                log.warning("undoing saga %s goes on: %s", saga, trouble)
             self._undone(saga, switches)
 
         return Wait(reading(self.store.state, KEY), then)
@@ -271,7 +272,7 @@ class KillSwitch(Control):
         except Exception as damage:
             trouble = damage
         if trouble is not None:
-            if not self._last_counts(trouble, now):
+            if not self._last_counts(trouble, now, floor):
                 raise refusals.unreadable(trouble) from trouble
             log.warning("the kill switch cannot be read; what was read last counts: %s", trouble)
             return switches if self._known is None else self._known.switches
@@ -279,11 +280,15 @@ class KillSwitch(Control):
         self._known = _Known(switches, some, self.store.signal, seen, now)
         return switches
 
-    def _last_counts(self, trouble: Exception, now: float) -> bool:
-        """Say whether what was read last counts although the store cannot be read."""
+    def _last_counts(self, trouble: Exception, now: float, floor: int) -> bool:
+        """Say whether what was read last counts although the store cannot be read.
+
+        It does not when the floor says that something was set or lifted since.
+        """
         known = self._known
-        away = isinstance(trouble, StateUnavailable)
-        return away and known is not None and now - known.at <= self.grace
+        if known is None or not isinstance(trouble, StateUnavailable):
+            return False
+        return floor <= known.switches.rev and now - known.at <= self.grace
 
     def _judge(self, call: CallView, switches: Switches) -> None:
         self._undone(call.saga, switches)
@@ -332,11 +337,11 @@ class KillSwitch(Control):
         at = self._clock.now_us()
         entry: dict[str, Any] = {
             "scope": scope,
-            "mode": DRAIN if drain else HALT,
-            "reason": _said("reason", reason),
-            "by": _said("by", by),
+            "mode": DRAIN if given.flag("drain=", drain) else HALT,
+            "reason": given.words("reason=", reason),
+            "by": given.name("by=", by),
             "at": at,
-            "until": None if ttl is None else at + _microseconds(ttl),
+            "until": None if ttl is None else at + int(given.seconds("ttl=", ttl) * 1_000_000),
         }
         switches, _ = self.store.change(
             lambda doc, floor: _with_nothing(document.add_halt(doc, floor=floor, **entry))
@@ -358,7 +363,7 @@ class KillSwitch(Control):
             ConfigurationError: the scope or the name cannot be used.
             StateError: it could not be stored.
         """
-        scope, who, at = scopes.checked(scope), _said("by", by), self._clock.now_us()
+        scope, who, at = scopes.checked(scope), given.name("by=", by), self._clock.now_us()
         switches, lifted = self.store.change(
             lambda doc, floor: document.lift(doc, floor=floor, scope=scope, at=at)
         )
@@ -373,17 +378,17 @@ class KillSwitch(Control):
             ConfigurationError: the saga, `reason` or `by` is blank.
             StateError: it could not be stored.
         """
-        entry = {
-            "saga": _said("saga", saga),
-            "reason": _said("reason", reason),
-            "by": _said("by", by),
+        entry: dict[str, Any] = {
+            "saga": given.name("saga=", saga),
+            "reason": given.words("reason=", reason),
+            "by": given.name("by=", by),
             "at": self._clock.now_us(),
         }
         switches, _ = self.store.change(
-            lambda doc, floor: _with_nothing(document.quarantine(doc, floor=floor, **entry))  # type: ignore[arg-type]
+            lambda doc, floor: _with_nothing(document.quarantine(doc, floor=floor, **entry))
         )
         self._record(Ev.QUARANTINE_SET, **entry)
-        return Set((switches.quarantined[saga],), switches)
+        return Set((switches.quarantined[entry["saga"]],), switches)
 
     def release_saga(self, saga: str, *, by: str) -> Set:
         """Take a saga out of quarantine; recovery and its program may go on with it.
@@ -392,7 +397,7 @@ class KillSwitch(Control):
             ConfigurationError: the saga or the name is blank.
             StateError: it could not be stored.
         """
-        who, name = _said("by", by), _said("saga", saga)
+        who, name = given.name("by=", by), given.name("saga=", saga)
         switches, out = self.store.change(
             lambda doc, floor: document.release(doc, floor=floor, saga=name)
         )
@@ -422,16 +427,3 @@ def set_kill_switch(switch: KillSwitch | None) -> None:
 def _with_nothing(made: tuple[Any, Switches]) -> tuple[Any, tuple[Switches, None]]:
     doc, switches = made
     return doc, (switches, None)
-
-
-def _said(what: str, text: object) -> str:
-    if not isinstance(text, str) or not text.strip() or len(text) > 1000:
-        raise ConfigurationError(f"{what}= is a text that is not blank, not {str(text)[:40]!r}.")
-    return text.strip()
-
-
-def _microseconds(ttl: float) -> int:
-    number = isinstance(ttl, int | float) and not isinstance(ttl, bool)
-    if not number or not 0 < ttl <= _LONGEST:
-        raise ConfigurationError(f"ttl= is a number of seconds above zero, not {ttl!r}.")
-    return int(ttl * 1_000_000)

@@ -11,7 +11,15 @@ from agent_saga.errors import AgentSagaError, Halted, Quarantined
 if TYPE_CHECKING:
     from agent_saga.controls.switch.document import Entry
 
-__all__ = ["CONTROL", "QUARANTINE", "halted", "lift_command", "quarantined", "unreadable"]
+__all__ = [
+    "CONTROL",
+    "QUARANTINE",
+    "halted",
+    "lift_command",
+    "perhaps_quarantined",
+    "quarantined",
+    "unreadable",
+]
 
 CONTROL: Final = "switch"
 QUARANTINE: Final = "saga:"
@@ -56,6 +64,17 @@ def quarantined(entry: Entry, log: str = "") -> Quarantined:
         fix=lift_command(f"{QUARANTINE}{entry.scope}", log),
         control=CONTROL,
         facts={"by": entry.by, "at": entry.at},
+    )
+
+
+def perhaps_quarantined(saga: str, trouble: Halted) -> Quarantined:
+    """Return the refusal of an inverse while a change was heard of and cannot be read."""
+    return Quarantined(
+        f"Saga {saga} may be quarantined, which cannot be read, so it is not undone now.",
+        rule="quarantine",
+        reason="the kill switch has changed and cannot be read",
+        fix=f"{trouble.fix} Recovery undoes the saga when it can be read.",
+        control=CONTROL,
     )
 
 
