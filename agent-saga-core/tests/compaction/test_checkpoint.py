@@ -184,7 +184,7 @@ def a_place(stored):
 
 
 HOSTILE = {
-    "another version": lambda s: setattr(s, "version", 2),
+    "another version": lambda s: setattr(s, "version", s.version + 1),
     "another boot": lambda s: setattr(s, "boot", "other"),
     "another end": lambda s: setattr(first(s), "last", first(s).last + 1),
     "another hash": lambda s: setattr(first(s), "hash", "A" * 43),

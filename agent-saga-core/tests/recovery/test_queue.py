@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
-from recovery.conftest import SAGA
+import time
 
-from agent_saga import Applied, compensator, prober
+import pytest
+from recovery.conftest import SAGA, key_of
+
+from agent_saga import Applied, NotApplied, compensator, prober
+from agent_saga.cli.main import main
+from agent_saga.domain import identity
 from agent_saga.domain.records import Ev
 from agent_saga.errors import ClaimRefused, RecoveryError
+from agent_saga.plugins.registry import process_handlers
 from agent_saga.recovery.queue import cases
+from agent_saga.wal import checkpoint, segments
 
 
 def queue(log):
@@ -48,6 +54,49 @@ def test_a_saga_whose_process_lives_is_none_whatever_its_records_say(log):
     past.write("SAGA_DANCED")
     assert queue(log) == []
     past.die()
+    assert queue(log) == [SAGA]
+
+
+@pytest.mark.guarantee("QUEUE-1")
+@pytest.mark.parametrize("ending", [Ev.SAGA_COMMITTED, Ev.SAGA_ROLLED_BACK])
+def test_a_settled_saga_with_a_record_of_a_newer_version_is_a_case_wherever_one_looks(
+    log, world, capsys, ending
+):
+    past = log.past().begin()
+    past.write("SAGA_FROM_TOMORROW")
+    if ending == Ev.SAGA_ROLLED_BACK:
+        past.unwinding()
+    past.end(ending, unsettled=[])
+    past.die()
+    where = ["--wal-path", str(log.path)]
+    for words in (["list"], ["show", SAGA], ["status"], ["queue", "list"], ["recover"]):
+        assert main([*words, *where]) == 1, words
+    assert "SAGA_FROM_TOMORROW" in capsys.readouterr().out
+    assert queue(log) == [SAGA]
+    close(log)
+    for words in (["list"], ["show", SAGA], ["queue", "list"], ["recover"]):
+        assert main([*words, *where]) == 0, words
+
+
+def test_a_record_of_a_newer_version_is_not_forgotten_by_a_checkpoint(log, monkeypatch):
+    monkeypatch.setattr(segments, "FIRST_SIZE", 4096)
+    monkeypatch.setattr(segments, "LAST_SIZE", 4096)
+    monkeypatch.setattr(checkpoint, "WORTH", 4096)
+    past = log.past().begin()
+    past.write("SAGA_FROM_TOMORROW")
+    for number in range(40):
+        past.saga = f"whole{number}"
+        past.begin()
+        past.applied("w")
+        past.end(Ev.SAGA_COMMITTED, unsettled=[])
+    past.saga = SAGA
+    past.end(Ev.SAGA_COMMITTED, unsettled=[])
+    past.die()
+    log.age()
+    daemon = log.daemon()
+    for _ in range(2):
+        assert [one.saga for one in daemon.sweep().needs_human] == [SAGA]
+    assert (log.path / "checkpoint").exists()
     assert queue(log) == [SAGA]
 
 
@@ -318,3 +367,111 @@ def test_a_saga_of_faulty_records_is_not_retried(log, world):
     with pytest.raises(RecoveryError, match="cannot be trusted"):
         log.daemon().retry(SAGA, by="ann")
     assert world.undone == []
+
+
+# --- inverses that are known to have had no effect ------------------------------------------------
+
+
+class Desk:
+    """A provider that refuses for a while, and says so."""
+
+    def __init__(self):
+        self.closed = True
+        self.keys = []
+        self.done = []
+
+    def refund(self, what, idempotency_key):
+        self.keys.append(idempotency_key)
+        if self.closed:
+            raise NotApplied("the desk is closed")
+        self.done.append(what)
+
+
+@pytest.fixture
+def desk():
+    desk = Desk()
+
+    def refund(what, *, idempotency_key):
+        desk.refund(what, idempotency_key)
+
+    compensator("refund")(refund)
+    return desk
+
+
+def refused(log, desk):
+    past = log.past().begin()
+    past.applied("a")
+    past.applied("b", handler="refund")
+    past.die()
+    [one] = log.daemon().recover_all().sagas
+    assert one.outcome == "needs a human"
+    assert log.states() == {"a": "UNRESOLVED", "b": "COMPENSATION_NOT_APPLIED"}
+    assert queue(log) == [SAGA]
+
+
+def test_an_inverse_that_had_no_effect_is_run_again_by_a_retry_with_its_own_key(log, world, desk):
+    refused(log, desk)
+    tried = len(desk.keys)
+    assert log.daemon().retry(SAGA, by="ann").needs_human, "the desk is closed still"
+    assert len(desk.keys) == 2 * tried
+    desk.closed = False
+    assert log.daemon().retry(SAGA, by="ann").outcome == "undone"
+    assert desk.done == ["b"]
+    assert world.undone == ["a"]
+    assert set(desk.keys) == {key_of("b", identity.INVERSE)}
+    assert queue(log) == []
+    assert log.view().clean
+
+
+def test_a_halt_before_it_does_not_hide_that_an_inverse_had_no_effect(log, world, desk):
+    """The step that is undone first is missing its handler at the first retry."""
+    refused(log, desk)
+    past = log.past()
+    last = {writer: record.seq for writer, record in log.found().writers.items()}
+    past.claim(3, **last)
+    past.unwinding()
+    past.applied("c", handler="not.there")
+    past.end(Ev.SAGA_STUCK)
+    past.die()
+    assert log.daemon().retry(SAGA, by="ann").needs_human
+    assert log.states()["b"] == "COMPENSATION_NOT_APPLIED"
+
+
+def test_an_inverse_that_refused_its_arguments_is_run_again_when_it_takes_them(log, world):
+    past = log.past().begin()
+    past.applied("a", handler="narrow")
+    past.die()
+    undone = []
+    with process_handlers().isolated():
+
+        @compensator("narrow")
+        def narrow():
+            undone.append("without arguments")
+
+        assert log.daemon().recover_all().needs_human
+
+    @compensator("narrow")
+    def wide(what):
+        undone.append(what)
+
+    assert log.daemon().retry(SAGA, by="ann").outcome == "undone"
+    assert undone == ["a"]
+
+
+def test_an_attempt_without_an_answer_is_not_forgotten_for_a_later_one_without_effect(log, world):
+    answers = iter([ConnectionError("lost"), NotApplied("busy"), NotApplied("busy")])
+    asked = []
+
+    @compensator("moody", idempotent=True, window=0.2)
+    def moody(what, *, idempotency_key):
+        asked.append(what)
+        raise next(answers)
+
+    past = log.past().begin()
+    past.applied("a", handler="moody")
+    past.die()
+    assert log.daemon().recover_all().needs_human
+    assert log.states() == {"a": "COMPENSATION_FAILED"}
+    time.sleep(0.3)  # its window is over
+    assert log.daemon().retry(SAGA, by="ann").needs_human
+    assert asked == ["a"] * 3

@@ -27,7 +27,7 @@ from agent_saga.errors import IllegalTransition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["apply", "fold", "resolve"]
+__all__ = ["KNOWN", "apply", "fold", "resolve"]
 
 Facts = Mapping[str, Any]
 _FOR_EVER: Final = 1e9
@@ -362,3 +362,6 @@ _TAKERS: Final[dict[str, Callable[[SagaView, WrittenRecord], None]]] = {
     Ev.STEP_REFUSED: _refused,
     **dict.fromkeys(BESIDE - {Ev.STEP_REFUSED}, _beside),
 }
+
+KNOWN: Final = frozenset(_TAKERS)
+"""The events of sagas that this version knows; any other makes a saga a human's case."""

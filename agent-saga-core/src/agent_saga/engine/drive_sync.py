@@ -194,6 +194,7 @@ class SyncDriver:
         error = self._waited(call, done, timeout)
         if error is None:
             ending = endings[0]
+            ending.apart = True
         else:
             given_up = job.give_up(call.late)
             if given_up is None:

@@ -9,6 +9,10 @@ Rules of this part:
   late), or when the handler is declared idempotent and its window is open. Anything else is a
   human's case.
 - A registered handler wins over `fn`, so that this process and recovery run the same code.
+- An inverse that says of every attempt that it had no effect may be tried again by whoever asks
+  for it: it is left so, unless an earlier attempt may still have had one.
+- What an inverse raises on a thread of its own to end the process or a loop ends neither: it is a
+  failure like any other.
 - A REVERSIBLE step's inverse is announced too, but nothing waits for the disk.
 """
 
@@ -30,7 +34,13 @@ from agent_saga.engine.endings import answered
 from agent_saga.engine.forms import Form, never_ran
 from agent_saga.engine.judging import kept_from_undoing
 from agent_saga.engine.requests import Call, Durable, Ending, Protocol, Sleep
-from agent_saga.errors import NotApplied, RefusedError, UnknownHandler
+from agent_saga.errors import (
+    CompensationError,
+    NotApplied,
+    RefusedError,
+    UnknownHandler,
+    one_line,
+)
 from agent_saga.plugins.registry import Handler
 from agent_saga.wal.encoding import decode
 
@@ -57,9 +67,10 @@ class Attempt:
         form, kwargs, key: the call and its idempotency key.
         error: how the last attempt ended.
         over: a call that was given up while it ran has ended since.
+        unsure: an attempt without a known ending was followed by another one.
     """
 
-    __slots__ = ("error", "form", "handler", "inverse", "key", "kwargs", "over", "step")
+    __slots__ = ("error", "form", "handler", "inverse", "key", "kwargs", "over", "step", "unsure")
 
     def __init__(self, step: Step, inverse: Compensation) -> None:
         self.step = step
@@ -81,6 +92,7 @@ class Attempt:
             self.kwargs.setdefault("idempotency_key", self.key)
         self.error: BaseException | None = None
         self.over = False
+        self.unsure = False
         if step.undo_since is None:
             step.undo_since = step.scope.saga.engine.clock.monotonic()
 
@@ -195,7 +207,7 @@ def _after_failure(  # noqa: PLR0911 - each way an attempt can end is one line
 ) -> Protocol[Undone | None]:
     """Judge a failed attempt and record it; None when another attempt may be made."""
     error = ending.error or _denied(ending.value) or NotApplied()
-    attempt.error = error
+    attempt.error = _contained(error, step) if ending.apart else error
     log.warning("the inverse of %s failed: %r", step.tool.name, error)
     if not ending.started or isinstance(error, NotApplied) or _refused_arguments(attempt, error):
         return _known_not_applied(step, attempt, error)
@@ -215,11 +227,19 @@ def _after_failure(  # noqa: PLR0911 - each way an attempt can end is one line
         journal.step_event(
             step, Ev.STEP_COMPENSATION_UNKNOWN, error=journal.error_text(error), repeats=True
         )
+        attempt.unsure = True
         return None
     if not returned:
         return _unknown(step, error)
     journal.step_event(step, Ev.STEP_COMPENSATION_FAILED, error=journal.error_text(error))
     return Undone.FAILED
+
+
+def _contained(error: BaseException, step: Step) -> BaseException:
+    """Return what an inverse raised on a thread of its own, as an error that ends nothing else."""
+    if isinstance(error, Exception):
+        return error
+    return CompensationError(f"The inverse of {step.tool.name} raised {one_line(error)}.")
 
 
 def _refused_arguments(attempt: Attempt, error: BaseException) -> bool:
@@ -230,10 +250,7 @@ def _known_not_applied(step: Step, attempt: Attempt, error: BaseException) -> Un
     journal.step_event(
         step, Ev.STEP_COMPENSATION_NOT_APPLIED, by="handler", error=journal.error_text(error)
     )
-    if _refused_arguments(attempt, error):
-        journal.step_event(step, Ev.STEP_COMPENSATION_FAILED, error=journal.error_text(error))
-        return Undone.FAILED
-    return None
+    return Undone.FAILED if _refused_arguments(attempt, error) else None
 
 
 def _unknown(step: Step, error: BaseException, *, running: bool = False) -> Undone:
@@ -244,10 +261,12 @@ def _unknown(step: Step, error: BaseException, *, running: bool = False) -> Undo
 
 
 def _given_up(step: Step, attempt: Attempt) -> Undone:
-    """Every attempt is used up; record it where the last record does not say so."""
+    """Every attempt is used up; what is known of the last one does not hold for an unsure one."""
     if step.state is StepState.COMPENSATION_UNKNOWN:
         return Undone.UNKNOWN
-    journal.step_event(step, Ev.STEP_COMPENSATION_FAILED, error=journal.error_text(attempt.error))
+    if attempt.unsure:
+        told = journal.error_text(attempt.error)
+        journal.step_event(step, Ev.STEP_COMPENSATION_FAILED, error=told)
     return Undone.FAILED
 
 

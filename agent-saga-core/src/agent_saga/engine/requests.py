@@ -33,12 +33,14 @@ class Ending(Struct, eq=False):
         error: what it raised, or None.
         running: it was given up while it goes on in a thread; its real ending comes later.
         started: the function was really called.
+        apart: it ended on a thread of its own: what it raised ends nothing else.
     """
 
     value: Any = None
     error: BaseException | None = None
     running: bool = False
     started: bool = True
+    apart: bool = False
 
 
 class Call(Struct, eq=False):

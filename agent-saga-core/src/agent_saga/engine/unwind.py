@@ -51,8 +51,9 @@ _SAYS_MORE = (
     StepState.UNRESOLVED,
     StepState.COMPENSATION_UNKNOWN,
     StepState.COMPENSATION_FAILED,
+    StepState.COMPENSATION_NOT_APPLIED,
 )
-"""States that a halt must not hide: an inverse may have been run."""
+"""States that a halt must not hide: they tell what became of an inverse."""
 
 TAKEOVERS: Final = 3
 """Over how many processes the attempts at one inverse may go on; then a human decides."""

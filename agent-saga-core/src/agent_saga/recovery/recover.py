@@ -220,7 +220,9 @@ def undo_saga(
         give_back(place, claim)
     level = logging.INFO if report.clean else logging.ERROR
     log.log(level, "recovered: %s", report.summary())
-    if report.standing or report.outcome == "RELEASED":
+    if report.outcome == "RELEASED":
+        return Recovered(saga.id, saga.name, FAILED, _why(report), report)
+    if report.standing:
         return Recovered(saga.id, saga.name, NEEDS_HUMAN, _why(report), report)
     stands = "; ".join(f"{line.tool} stands, {line.detail}" for line in report.kept)
     return Recovered(saga.id, saga.name, UNDONE, stands, report)

@@ -58,7 +58,7 @@ WORTH = 1024 * 1024
 _MOST: Final = 64 * 1024 * 1024
 _TAIL: Final = 64 * 1024
 _PIECE: Final = 1024 * 1024
-_VERSION: Final = 1
+_VERSION: Final = 2
 
 _log = logging.getLogger("agent_saga.wal")
 

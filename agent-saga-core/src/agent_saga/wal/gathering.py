@@ -3,7 +3,8 @@
 Rules of this part:
 
 - Each writer is read by itself, envelopes only. The lines of a saga are kept until it has ended
-  well by itself, in the hands of the writer that began it; so memory is what open sagas take.
+  well by itself, in the hands of the writer that began it; so memory is what open sagas take. One
+  with a record of an unknown kind has not.
 - A saga of which something is left and no beginning went on behind what was let go, or its
   beginning cannot be read. The log is read once more for all its records.
 - Reading never stops at one bad saga. It begins at a checkpoint where there is one that holds; a
@@ -16,6 +17,7 @@ import os
 from collections.abc import Callable, Container, Iterable
 from typing import Final, NamedTuple
 
+from agent_saga.domain.fold import KNOWN
 from agent_saga.domain.records import Ev
 from agent_saga.wal import checkpoint
 from agent_saga.wal.checkpoint import (
@@ -38,6 +40,7 @@ __all__ = ["Gathered", "OpenHere", "gather_open", "gather_some", "parsed_lines"]
 _BEGINS: Final = Ev.SAGA_BEGIN.encode()
 _COMMITS: Final = Ev.SAGA_COMMITTED.encode()
 _ENDS: Final = frozenset({_COMMITS, Ev.SAGA_ROLLED_BACK.encode(), Ev.SAGA_CLOSED.encode()})
+_KNOWN: Final = frozenset(event.encode() for event in KNOWN)
 _NO_UNSETTLED: Final = b'"unsettled":[]'
 
 
@@ -64,26 +67,31 @@ class OpenHere:
         ended: gets the lines of a saga that has, before they are let go.
     """
 
-    __slots__ = ("_ended", "begun_elsewhere", "lines")
+    __slots__ = ("_ended", "_strange", "begun_elsewhere", "lines")
 
     def __init__(self, ended: Callable[[bytes, list[bytes]], object] | None = None) -> None:
         self.lines: dict[bytes, list[bytes]] = {}
         self.begun_elsewhere: set[bytes] = set()
+        self._strange: set[bytes] = set()
         self._ended = ended
 
     def recall(self, saga: bytes, lines: list[bytes]) -> None:
         """Take in what a checkpoint says was open."""
         self.lines[saga] = lines.copy()
-        record = parsed(lines[0])
-        if record is None or record.event != Ev.SAGA_BEGIN:
+        records = [parsed(line) for line in lines]
+        if records[0] is None or records[0].event != Ev.SAGA_BEGIN:
             self.begun_elsewhere.add(saga)
+        if any(record is None or record.event not in KNOWN for record in records):
+            self._strange.add(saga)
 
     def take(self, line: bytes, event: bytes, saga: bytes, epoch: bytes) -> None:
         """Take a record in, and let go of a saga that has ended well."""
         known = self.lines.get(saga)
         if known is not None:
             known.append(line)
-            if event in _ENDS and self._ends_well(line, event, saga, epoch):
+            if event not in _KNOWN:
+                self._strange.add(saga)
+            elif event in _ENDS and self._ends_well(line, event, saga, epoch):
                 del self.lines[saga]
                 if self._ended is not None:
                     self._ended(saga, known)
@@ -93,7 +101,7 @@ class OpenHere:
                 self.begun_elsewhere.add(saga)
 
     def _ends_well(self, line: bytes, event: bytes, saga: bytes, epoch: bytes) -> bool:
-        if saga in self.begun_elsewhere or int(epoch) > 1:
+        if saga in self.begun_elsewhere or saga in self._strange or int(epoch) > 1:
             return False
         return event != _COMMITS or _NO_UNSETTLED in line
 
