@@ -1,0 +1,151 @@
+"""The hooks of a run: a gate before every tool call, for tools that somebody forgot, too.
+
+Rules of this part:
+
+- The hooks hold for one run, through CrewAI's scoped hooks; those that are in force round the run
+  stay in force.
+- CrewAI lets a call go on when a hook fails. So whatever fails here ends the run, and the call does
+  not begin: fails closed.
+- A tool that is not wrapped is wrapped here, if the code or the policy declares it: those of MCP
+  servers and platforms reach an agent only while it runs. One that nobody declared ends the run.
+- CrewAI's own tools for delegating are let through: what the other agent does is judged there.
+- A hook before a call can only block that call. What ends the run leaves from the hooks after it,
+  before a model is asked, and before a step; CrewAI passes that on as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from crewai.hooks.dispatch import (
+    HookAborted,
+    InterceptionPoint,
+    get_scoped_hooks,
+    scoped_hooks,
+)
+from crewai.tools import BaseTool
+from crewai.tools.agent_tools.base_agent_tools import BaseAgentTool
+
+from agent_saga.kit.frameworks.declarations import from_policy, undeclared
+from agent_saga_crewai.attempts import attempts_of
+from agent_saga_crewai.effects import calling, effects_of, tool_of
+from agent_saga_crewai.models import watched
+from agent_saga_crewai.runs import Run, executing
+from agent_saga_crewai.tools import is_wrapped, wrap_in_place
+
+_MARK: Final = "agent_saga_gate"
+Hook = Callable[[Any], Any]
+
+
+class Gate:
+    """The hooks of one run.
+
+    Args:
+        run: what they watch.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    @contextlib.contextmanager
+    def closed(self) -> Iterator[None]:
+        """Have the hooks in force inside."""
+        own = {
+            InterceptionPoint.EXECUTION_START: self.before_execution,
+            InterceptionPoint.PRE_STEP: self.before_step,
+            InterceptionPoint.PRE_MODEL_CALL: self.before_model,
+            InterceptionPoint.PRE_TOOL_CALL: self.before_tool,
+            InterceptionPoint.POST_TOOL_CALL: self.after_tool,
+        }
+        hooks: dict[InterceptionPoint, list[Hook]] = {
+            point: [hook for hook in get_scoped_hooks(point) if not hasattr(hook, _MARK)]
+            for point in InterceptionPoint
+        }
+        for point, hook in own.items():
+            hooks[point].append(self._closing(hook))
+        with scoped_hooks(hooks):
+            yield
+
+    def _closing(self, hook: Hook) -> Hook:
+        def closing(context: Any) -> None:
+            try:
+                hook(context)
+            except HookAborted:
+                raise
+            except Exception as error:
+                raise self._run.stop(error) from error
+
+        closing.__dict__[_MARK] = True
+        return closing
+
+    def before_execution(self, context: Any) -> None:
+        """Watch the models of a crew that begins."""
+        self._run.check()
+        if context.crew is not None:
+            executing()
+            for agent in agents_of(context.crew):
+                watched(agent)
+
+    def before_step(self, context: Any) -> None:
+        """Note which method of a flow begins."""
+        self._run.check()
+        if context.kind == "flow_method":
+            executing(str(context.step_name))
+
+    def before_model(self, context: Any) -> None:
+        """Note that an attempt of an agent begins, when it does."""
+        run = self._run
+        run.check()
+        agent, task = context.agent, context.task
+        execution = run.execution(agent, task, context.executor)
+        if context.iterations == 0:
+            saga = run.scope.saga
+            place = run.place(agent, task, context.crew)
+            attempts_of(saga).begin(saga, place, execution)
+
+    def before_tool(self, context: Any) -> None:
+        """Let a call begin that will be a step, and no other.
+
+        Raises:
+            RunEnded: it must not begin.
+        """
+        run = self._run
+        calling.set(None)
+        run.check()
+        if context.tool is None:
+            return
+        tool = tool_of(context)
+        if run.pace is not None:
+            run.pace()
+            run.check()
+        if not is_wrapped(tool) and not isinstance(tool, BaseAgentTool):
+            self._wrap(context, tool)
+        run.effects.update(map(id, effects_of(tool)))
+        calling.set(context)
+
+    def _wrap(self, context: Any, tool: Any) -> None:
+        name = str(getattr(tool, "name", context.tool_name))
+        declaration = self._run.declared.get(name) or from_policy(self._run.kit, name)
+        if declaration is None or not isinstance(tool, BaseTool):
+            raise self._run.stop(undeclared([name]))
+        wrap_in_place(tool, declaration, self._run.kit)
+        if context.tool is not tool:
+            context.tool.func = tool._run  # noqa: SLF001 - as CrewAI made it
+
+    def after_tool(self, context: Any) -> None:
+        """End the run here if the call ended it.
+
+        Raises:
+            RunEnded: so it did.
+        """
+        calling.set(None)
+        self._run.check()
+
+
+def agents_of(crew: Any) -> list[Any]:
+    """Return the agents of a crew, its manager and those of its tasks included."""
+    tasks = [task.agent for task in crew.tasks if task.agent is not None]
+    manager = [crew.manager_agent] if crew.manager_agent is not None else []
+    return list({id(one): one for one in (*crew.agents, *manager, *tasks)}.values())
