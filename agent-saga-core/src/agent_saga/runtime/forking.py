@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent_saga.domain.commands import recover_command
 from agent_saga.domain.fold import Fork
 from agent_saga.domain.lifecycle import StepState
 from agent_saga.engine.branch import undo_branch
@@ -118,5 +119,5 @@ def finish_leaving(saga: Saga) -> None:
         raise RecoveryError(
             f"What saga {saga.id} did on the way that was left could not be undone completely.\n"
             f"{report.summary()}",
-            fix="agent-saga recover undoes the saga as a whole.",
+            fix=f"Recovery undoes the saga as a whole: {recover_command(saga.engine.wal.address)}",
         )

@@ -26,6 +26,7 @@ import threading
 from pathlib import Path
 
 from agent_saga.domain import identity
+from agent_saga.domain.commands import queue_command, quoted, recover_command, told_command
 from agent_saga.domain.effective import facts_of
 from agent_saga.domain.lifecycle import SagaState, ScopeState, StepState
 from agent_saga.domain.records import Ev
@@ -215,7 +216,7 @@ def _lost(key: str) -> RecoveryError:
 
 def _resumed(place: Place, found: Found, key: str, options: BoundaryOptions) -> Saga:
     if found.view.state not in _GOES_ON and found.view.state is not SagaState.UNWINDING:
-        _refuse_fork(found, key, options)
+        _refuse_fork(found, key, options, place.wal.path)
         saga = _rebuilt(place, found, found.effective.epoch, key)
         _let_replay(saga)
         saga.root.shut()
@@ -223,7 +224,7 @@ def _resumed(place: Place, found: Found, key: str, options: BoundaryOptions) -> 
         return saga
 
     def check(now: Found) -> None:
-        _check_goes_on(now, key)
+        _check_goes_on(now, key, place.wal.path)
         fork_of(_rebuilt(place, now, now.effective.epoch, key), options)
 
     with claimed(place, found.id, reason="resume", by="resume", check=check) as claim:
@@ -241,12 +242,13 @@ def _resumed(place: Place, found: Found, key: str, options: BoundaryOptions) -> 
     return saga
 
 
-def _refuse_fork(found: Found, key: str, options: BoundaryOptions) -> None:
+def _refuse_fork(found: Found, key: str, options: BoundaryOptions, log: str) -> None:
     if options.fork_at is not None:
+        undo = f"undo {quoted(found.id)} --to STEP --by NAME --reason WHY"
         raise ForkRefused(
             f"The saga {key!r} has ended ({found.view.state.value}); it cannot go another way.",
-            fix=f"agent-saga undo {found.id} --to STEP undoes what came after a step; then begin a "
-            "saga under another id.",
+            fix="Undo what came after a step, then begin a saga under another id: "
+            f"{told_command(undo, log)} --import MODULE",
         )
 
 
@@ -258,19 +260,19 @@ def _forget_hold(place: Place, saga: str) -> None:
         log.debug("since when saga %s was held could not be forgotten", saga, exc_info=True)
 
 
-def _check_goes_on(found: Found, key: str) -> None:
+def _check_goes_on(found: Found, key: str, log: str) -> None:
     state = found.view.state
     if found.problems:
         raise RecoveryError(
             f"The saga {key!r} cannot be resumed: {'; '.join(found.problems)}.",
-            fix=f"agent-saga queue show {found.id} tells more.",
+            fix=queue_command(found.id, log),
         )
     if state is SagaState.UNWINDING or _was_unwinding(found):
         raise SagaUnwinding(
             f"The saga {key!r} is being undone; it cannot be resumed.",
             rule="unwinding",
             reason="its boundary failed, or somebody undoes it",
-            fix="Wait for recovery (agent-saga recover), then begin one under another id.",
+            fix=f"Begin one under another id; recovery undoes this one: {recover_command(log)}",
         )
     if state not in _GOES_ON:
         raise ClaimRefused(f"The saga {key!r} has ended meanwhile.", fix="Resume it again.")
@@ -280,7 +282,7 @@ def _check_goes_on(found: Found, key: str) -> None:
             "resumed any more.",
             rule="deadline",
             reason="the deadline of its suspension is over",
-            fix="Let recovery undo it (agent-saga recover), then begin one under another id.",
+            fix=f"Begin one under another id; recovery undoes this one: {recover_command(log)}",
         )
 
 
@@ -303,7 +305,7 @@ def _finish_undoing(saga: Saga) -> None:
     if saga.released:
         raise RecoveryError(
             f"A savepoint of saga {saga.id} was being undone and could not be finished.",
-            fix="agent-saga recover undoes the saga.",
+            fix=recover_command(saga.engine.wal.address),
         )
 
 

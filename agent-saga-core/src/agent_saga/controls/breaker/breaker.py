@@ -29,6 +29,7 @@ from agent_saga.controls.control import transaction as transaction_of
 from agent_saga.controls.installed import INSTALLED
 from agent_saga.controls.limits.moments import moment
 from agent_saga.domain.clock import SYSTEM_CLOCK, Clock
+from agent_saga.domain.commands import quoted, told_command
 from agent_saga.domain.records import Ev
 from agent_saga.errors import AgentSagaError, CircuitOpen, ConfigurationError, one_line
 from agent_saga.state.base import Change, Docs, StateStore
@@ -316,8 +317,8 @@ def _refusal(call: CallView, admission: Admission) -> CircuitOpen:
         f"{call.tool} was refused by its breaker: {admission.why}.",
         rule=BREAKER,
         reason=admission.why,
-        fix=f"Wait {max(1, round(admission.wait))} s, or mend the tool; "
-        "agent-saga breaker reset closes it by hand.",
+        fix=f"Wait {max(1, round(admission.wait))} s, or mend the tool and close it by hand: "
+        f"{told_command(f'breaker reset {quoted(call.tool)} --by NAME')}",
         control=BREAKER,
         facts={"tool": call.tool, "tries_again_after": round(admission.wait, 3)},
     )

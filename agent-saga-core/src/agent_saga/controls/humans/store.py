@@ -21,6 +21,7 @@ from agent_saga.controls.humans.keys import challenge_of, key_from
 from agent_saga.controls.humans.names import person
 from agent_saga.controls.humans.waiting import Listener, listener_of
 from agent_saga.domain.clock import SYSTEM_CLOCK
+from agent_saga.domain.commands import told_command
 from agent_saga.domain.records import Ev
 from agent_saga.errors import (
     AgentSagaError,
@@ -159,7 +160,8 @@ class ApprovalStore:
         found = [doc for _, doc in self.state.scan(document.key_of(wanted))] if wanted else []
         if len(found) == 1 and document.state_of(found[0]):
             return found[0]
-        fix = "agent-saga approvals list shows their ids."
+        address = self.wal.address if self.wal is not None else ""
+        fix = told_command("approvals list", address if address.startswith("file:") else "")
         if found:
             raise Ambiguous(f"{len(found)} requests begin with {wanted!r}.", fix=fix)
         raise NotFound(f"No request begins with {wanted!r}.", fix=fix)

@@ -185,6 +185,6 @@ def _unreadable(call: CallView, limit: Limit, error: Exception) -> RefusedError:
         f"{call.tool} was refused: its limits could not be counted ({one_line(error)}).",
         rule=limit.name,
         reason="the store of the limits did not answer",
-        fix="Make the state store usable again; agent-saga doctor looks at it.",
+        fix="Make the state store usable again; this looks at it: agent-saga doctor",
         control=LIMITS,
     )

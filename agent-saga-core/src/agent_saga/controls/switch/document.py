@@ -207,7 +207,8 @@ def release(
 
 
 _REPAIR: Final = (
-    "Set again what must be halted (agent-saga halt …), then agent-saga resume --scope '*' --by …"
+    "Set again what must be halted: agent-saga halt --scope SCOPE --reason WHY --by NAME\n"
+    "Then lift the halt of everything: agent-saga resume --scope '*' --by NAME"
 )
 
 
