@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_saga.recovery.queue import cases
+from agent_saga.recovery.queue import cases_in
 from agent_saga_testing.crash import KILLED, CrashLab, Kill, Server
 
 HERE = Path(__file__).parent
@@ -120,7 +120,7 @@ def test_an_effect_of_an_owner_that_was_taken_for_dead_is_told_to_a_human(lab: C
     assert lab.wait(agent) == 1
     lab.world.assert_stands("cid")
     assert lab.recover() == [1]
-    assert [case.view.clean for case in cases(str(lab.log))] == [False]
+    assert [case.view.clean for case in cases_in(str(lab.log))] == [False]
 
 
 @pytest.mark.guarantee("RECOVER-1")

@@ -14,7 +14,7 @@ from agent_saga.wal.encoding import masked
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.format import Record, line_of
 from agent_saga.wal.os_port import OsPort, _fork_aware
-from agent_saga.wal.reader import Damage, scan
+from agent_saga.wal.reader import Damage, scan_log
 from agent_saga_testing.faults import FaultyPort, SimulatedCrash
 
 SALT = "c2FsdHNhbHRzYWx0c2E"
@@ -97,7 +97,7 @@ def readable(path: Path) -> tuple[dict[str, list[bytes]], list[Damage]]:
     """Every saga's records, byte for byte, and what cannot be read; the chain is checked."""
     sagas: dict[str, list[bytes]] = {}
     damages: list[Damage] = []
-    for found in scan(path, verify=True):
+    for found in scan_log(path, verify=True):
         if isinstance(found, Record):
             if found.saga:
                 sagas.setdefault(found.saga, []).append(found.writer.encode() + line_of(found))

@@ -14,7 +14,7 @@ from agent_saga.recovery.survey import look, survey
 from agent_saga.wal import switch
 from agent_saga.wal.departed import has_departed, writers_that_left
 from agent_saga.wal.os_port import OsPort
-from agent_saga.wal.reader import scan, writers_of
+from agent_saga.wal.reader import scan_log, writers_of
 from agent_saga.wal.takeover import dead_writer
 from agent_saga.wal.view import DirectoryLock
 
@@ -344,7 +344,7 @@ def test_a_reader_in_the_middle_sees_the_log_as_it_was(path, writer):
     filled(past)
     past.close()
     before, _ = readable(path)
-    reading = scan(path)
+    reading = scan_log(path)
     seen = [next(reading) for _ in range(30)]
     wal = writer().wal
     with pytest.raises(CompactionRefused, match="being read") as refusal:

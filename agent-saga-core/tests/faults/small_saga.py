@@ -24,7 +24,7 @@ from agent_saga.domain.views import SagaView
 from agent_saga.errors import WALError
 from agent_saga.wal.format import Record
 from agent_saga.wal.os_port import OsPort
-from agent_saga.wal.reader import Damage, records, scan
+from agent_saga.wal.reader import Damage, records, scan_log
 
 FULL = settings.default.max_examples > 1000
 """Whether everything is tried, as with the profiles `deep` and `full`."""
@@ -201,7 +201,7 @@ class SmallSaga:
 
     def read(self, path: Path | None = None) -> None:
         """Read the log with a port of its own."""
-        found = list(scan(path or self.path))
+        found = list(scan_log(path or self.path))
         self.records = [one for one in found if isinstance(one, Record)]
         self.damages = [one for one in found if isinstance(one, Damage)]
 

@@ -13,7 +13,7 @@ from faults.small_saga import FULL, WAY_NAMES, WAYS, Happened, QuickPort, SmallS
 from faults.victim import ENDED, KILLED
 
 from agent_saga.domain.fold import fold
-from agent_saga.wal.reader import Damage, scan
+from agent_saga.wal.reader import Damage, scan_log
 from agent_saga_testing.faults import FaultyPort
 
 pytestmark = pytest.mark.timeout(600)
@@ -68,7 +68,7 @@ def test_a_process_that_is_killed_at_random_moments(tmp_path):
     run_victim("kills", tmp_path, 5, KILLS)
     for number in range(KILLS):
         place = tmp_path / str(number)
-        found = list(scan(place / "log"))
+        found = list(scan_log(place / "log"))
         assert not [d for d in found if isinstance(d, Damage) and d.kind != "torn-tail"]
         records = [record for record in found if not isinstance(record, Damage)]
         views = fold(records)

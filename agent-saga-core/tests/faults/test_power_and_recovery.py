@@ -26,10 +26,10 @@ from agent_saga import FileWAL, RecoveryDaemon
 from agent_saga.domain.fold import fold, resolve
 from agent_saga.domain.lifecycle import SagaState
 from agent_saga.errors import WALError
-from agent_saga.recovery.queue import cases
+from agent_saga.recovery.queue import cases_in
 from agent_saga.wal.format import Record
 from agent_saga.wal.os_port import OsPort
-from agent_saga.wal.reader import Damage, scan
+from agent_saga.wal.reader import Damage, scan_log
 from agent_saga_testing.faults import FaultyPort, SimulatedCrash
 from agent_saga_testing.power import PowerLossPort, keep_everything, lose_everything
 
@@ -164,7 +164,7 @@ class Case:
 
 def judge(case: Case, log: Path) -> None:
     """Nothing happened twice or unannounced, nothing false is told, nobody is forgotten."""
-    found = list(scan(log))
+    found = list(scan_log(log))
     damages = [one for one in found if isinstance(one, Damage) and one.kind != "torn-tail"]
     assert not damages, damages
     records = [one for one in found if isinstance(one, Record)]
@@ -172,7 +172,7 @@ def judge(case: Case, log: Path) -> None:
     assert all(times == 1 for times in done.values()), case.events
     announced(case, records)
     stands = frozenset(s for w, s in done if w == "applied") - {s for w, s in done if w == "undone"}
-    waiting = {one.id for one in cases(str(log))}
+    waiting = {one.id for one in cases_in(str(log))}
     views = fold(records)
     for saga, view in views.items():
         told = resolve(saga, [r for r in records if r.saga == saga]) if view.contested else view
@@ -217,7 +217,7 @@ def test_the_power_fails_anywhere(folder: Path, part: int, totals: Counter[str])
         except BaseException as error:
             error.add_note(f"case {number}: {case.events}")
             error.add_note("\n".join(f"{r.writer[-4:]} {r.seq} {r.event} {r.step[:6]}"
-                                     for r in scan(log) if isinstance(r, Record)))  # fmt: skip
+                                     for r in scan_log(log) if isinstance(r, Record)))  # fmt: skip
             raise
         totals.update(
             {
@@ -225,7 +225,7 @@ def test_the_power_fails_anywhere(folder: Path, part: int, totals: Counter[str])
                 "losses": case.losses,
                 "effects": sum(event.what == "applied" for event in case.events),
                 "inverses": sum(event.what == "undone" for event in case.events),
-                "left to a human": bool(cases(str(log))),
+                "left to a human": bool(cases_in(str(log))),
             }
         )
         shutil.rmtree(place)

@@ -25,7 +25,7 @@ from agent_saga.errors import AgentSagaError
 from agent_saga.recovery.claim import Place
 from agent_saga.recovery.daemon import Daemon
 from agent_saga.recovery.proofs import Proofs
-from agent_saga.recovery.queue import cases, retry_case
+from agent_saga.recovery.queue import cases_in, retry_case
 from agent_saga.runtime.composition import Runtime
 
 SETTINGS = Settings(
@@ -181,7 +181,7 @@ def operator(process: Process) -> None:
     place = _place(process)
     for _ in range(2):
         process.stop("looks into the queue")
-        for case in cases(str(here.log)):
+        for case in cases_in(str(here.log)):
             with contextlib.suppress(AgentSagaError):
                 retry_case(place, case.id, by="the operator")
 

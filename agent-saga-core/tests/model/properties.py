@@ -28,9 +28,9 @@ from agent_saga.domain import identity
 from agent_saga.domain.effective import effective
 from agent_saga.domain.lifecycle import SagaState, StepState
 from agent_saga.domain.records import Ev
-from agent_saga.recovery.queue import cases
+from agent_saga.recovery.queue import cases_in
 from agent_saga.recovery.survey import Found, look
-from agent_saga.wal.reader import scan
+from agent_saga.wal.reader import scan_log
 
 ENDED = frozenset({SagaState.COMMITTED, SagaState.ROLLED_BACK, SagaState.PARTIAL, SagaState.STUCK})
 
@@ -46,10 +46,10 @@ class Verdict:
 
     def __init__(self, here: Stage) -> None:
         self.here = here
-        ids = {r.saga for r in scan(here.log) if getattr(r, "saga", "")}
+        ids = {r.saga for r in scan_log(here.log) if getattr(r, "saga", "")}
         found = [look(here.log, saga) for saga in sorted(ids)]
         self.sagas: list[Found] = [one for one in found if one is not None]
-        self.waiting = {case.id for case in cases(str(here.log))}
+        self.waiting = {case.id for case in cases_in(str(here.log))}
 
     @property
     def names(self) -> set[str]:

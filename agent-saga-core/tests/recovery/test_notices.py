@@ -17,7 +17,7 @@ from agent_saga import RecoveryDaemon
 from agent_saga.domain.records import Ev
 from agent_saga.errors import StateError
 from agent_saga.recovery.notices import PREFIX, Notices
-from agent_saga.recovery.queue import cases
+from agent_saga.recovery.queue import cases_in
 from agent_saga.state.address import open_state
 
 
@@ -31,7 +31,7 @@ class Mail:
         self.cases: list[Any] = []
 
     def __call__(self, case: Any) -> None:
-        assert case.saga in {one.id for one in cases(str(self.path))}, "it is in the log before"
+        assert case.saga in {one.id for one in cases_in(str(self.path))}, "it is in the log before"
         self.told.append(case.saga)
         self.cases.append(case)
         if self.fails:

@@ -13,7 +13,7 @@ from agent_saga.cli.main import main
 from agent_saga.domain import identity
 from agent_saga.domain.records import Ev
 from agent_saga.errors import RecoveryError, UndoRefused
-from agent_saga.recovery.queue import cases
+from agent_saga.recovery.queue import cases_in
 from agent_saga.recovery.survey import survey
 from agent_saga.recovery.undo_steps import undo_steps
 from agent_saga.state.base import one
@@ -21,7 +21,7 @@ from agent_saga.state.claims import claim_key, raise_epoch
 from agent_saga.wal import proof as proving
 from agent_saga.wal import segments
 from agent_saga.wal.format import hash_after, hash_bytes, line_of, parsed
-from agent_saga.wal.gaps import Leaving
+from agent_saga.wal.gaps import GrowingGap
 
 
 def segments_of(past):
@@ -85,7 +85,7 @@ def test_what_was_changed_is_in_the_queue_until_a_person_closes_it(log, world, c
     assert main(["queue", "retry", SAGA, *where, "--by", "ann"]) != 0
     assert main(["queue", "close", SAGA, *where, "--by", "ann", "--reason", "looked"]) == 0
     assert world.undone == []
-    assert cases(str(log.path)) == []
+    assert cases_in(str(log.path)) == []
     assert not log.daemon().recover_all().sagas
     assert log.view().clean
 
@@ -151,7 +151,7 @@ def test_what_was_taken_out_and_covered_by_a_gap_is_missed(log, world):
     def hidden(lines):
         at = next(n for n, line in enumerate(lines) if b'"what":"a"' in line)
         record = parsed(lines[at].rstrip())
-        gap = Leaving(record.seq)
+        gap = GrowingGap(record.seq)
         gap.add(record.seq, record.hash, record.hash)
         return [*lines[:at], gap.line() + b"\n", *lines[at + 1 :]]
 

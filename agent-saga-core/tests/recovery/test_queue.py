@@ -13,12 +13,12 @@ from agent_saga.domain import identity
 from agent_saga.domain.records import Ev
 from agent_saga.errors import ClaimRefused, RecoveryError
 from agent_saga.plugins.registry import process_handlers
-from agent_saga.recovery.queue import cases
+from agent_saga.recovery.queue import cases_in
 from agent_saga.wal import checkpoint, segments
 
 
 def queue(log):
-    return [case.id for case in cases(str(log.path))]
+    return [case.id for case in cases_in(str(log.path))]
 
 
 def orphaned(log):

@@ -15,7 +15,7 @@ from recovery.conftest import SAGA, Log, World
 
 from agent_saga.domain.records import Ev
 from agent_saga.recovery import daemon as watching
-from agent_saga.recovery.queue import cases
+from agent_saga.recovery.queue import cases_in
 
 
 def tried(log: Log, times: int, *, handler: str = "undo_again", ago: float = 0.0) -> None:
@@ -43,7 +43,7 @@ def test_an_inverse_that_every_daemon_dies_of_becomes_a_humans_case(log: Log, wo
     assert one.needs_human
     assert world.undone == []
     assert log.states() == {"a": "COMPENSATION_UNKNOWN"}
-    assert [case.id for case in cases(str(log.path))] == [SAGA]
+    assert [case.id for case in cases_in(str(log.path))] == [SAGA]
     assert log.daemon().retry(SAGA, by="ann").outcome == "undone", "a person may try once more"
     assert world.undone == ["a"]
 

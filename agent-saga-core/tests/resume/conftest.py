@@ -14,7 +14,7 @@ from agent_saga.errors import SagaSuspended
 from agent_saga.recovery.claim import Place
 from agent_saga.recovery.proofs import Proofs
 from agent_saga.wal.format import Record
-from agent_saga.wal.reader import scan
+from agent_saga.wal.reader import scan_log
 
 QUICK = Settings(settle=0.5, settle_after=0.1, inverse_delay=0.0)
 
@@ -74,7 +74,7 @@ class Shop:
     def records(self) -> int:
         """Return how many records of sagas the log has; marks of a sync may come at any time."""
         self.kit.runtime.engine().wal.drain()
-        return sum(isinstance(one, Record) and bool(one.saga) for one in scan(self.log))
+        return sum(isinstance(one, Record) and bool(one.saga) for one in scan_log(self.log))
 
     def place(self) -> Place:
         engine = self.kit.runtime.engine()

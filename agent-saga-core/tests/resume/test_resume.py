@@ -32,7 +32,7 @@ from agent_saga.errors import (
     SagaSuspended,
     SagaUnwinding,
 )
-from agent_saga.recovery.queue import cases, close_case, retry_case
+from agent_saga.recovery.queue import cases_in, close_case, retry_case
 
 pytestmark = pytest.mark.anyio
 
@@ -269,18 +269,18 @@ def test_at_its_deadline_it_is_undone_and_cannot_be_resumed(shop: Shop) -> None:
 
 def test_a_deadline_that_holds_waits_for_a_human(shop: Shop) -> None:
     shop.suspend(1, deadline=3600.0, at_deadline="hold")
-    assert cases(str(shop.log)) == []
+    assert cases_in(str(shop.log)) == []
     shop.suspend(1, deadline=0.001, at_deadline="hold")
     [told] = shop.recover().needs_human
     assert "resume it" in told.reason
-    [found] = cases(str(shop.log))
+    [found] = cases_in(str(shop.log))
     place = shop.place()
     with pytest.raises(RecoveryError):
         close_case(place, found.id, by="mara", reason="looked at it")
     assert shop.world == [("charge", 1)]
     assert retry_case(place, found.id, by="mara").outcome == "undone"
     assert shop.world == [("charge", 1), ("refund", 1)]
-    assert cases(str(shop.log)) == []
+    assert cases_in(str(shop.log)) == []
 
 
 DYING = """

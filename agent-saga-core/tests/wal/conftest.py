@@ -13,7 +13,7 @@ from agent_saga.errors import WALError
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.format import Record, line_of
 from agent_saga.wal.os_port import OsPort
-from agent_saga.wal.reader import Damage, scan, scan_writer, writers_of
+from agent_saga.wal.reader import Damage, scan_log, scan_writer, writers_of
 from agent_saga.wal.scan import take_writer
 from agent_saga.wal.view import View
 
@@ -65,7 +65,7 @@ def look(tmp_path: Path) -> Callable[..., tuple[list[Record], list[Damage]]]:
     def looker(path: Path | None = None) -> tuple[list[Record], list[Damage]]:
         path = tmp_path / "log" if path is None else path
         assert_read_alike(path)
-        found = list(scan(path, verify=True))
+        found = list(scan_log(path, verify=True))
         records = [one for one in found if isinstance(one, Record)]
         return records, [one for one in found if isinstance(one, Damage)]
 

@@ -10,7 +10,7 @@ import pytest
 
 from agent_saga.errors import WALError
 from agent_saga.wal.file import FileWAL
-from agent_saga.wal.reader import Damage, scan
+from agent_saga.wal.reader import Damage, scan_log
 from agent_saga_testing.faults import CALLS, FaultyPort
 
 STEPS = 3
@@ -59,7 +59,7 @@ def test_a_hang_at_any_call_ends_no_wait_of_anybody_else(tmp_path: Path, name: s
     assert not thread.is_alive()
     assert ended[0] is None or isinstance(ended[0], WALError)
     port.heal()
-    read = list(scan(tmp_path / "log", verify=True))
+    read = list(scan_log(tmp_path / "log", verify=True))
     assert [one for one in read if isinstance(one, Damage) and one.kind != "torn-tail"] == []
     found = [one.data["n"] for one in read if getattr(one, "event", "") == "STEP_COMMITTED"]
     assert found[: len(confirmed)] == confirmed

@@ -16,7 +16,7 @@ import pytest
 from agent_saga.errors import WALError
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.format import Record
-from agent_saga.wal.reader import Damage, scan
+from agent_saga.wal.reader import Damage, scan_log
 from agent_saga_testing.faults import FaultyPort
 from agent_saga_testing.power import PowerLossPort, keep_everything, lose_everything
 
@@ -91,7 +91,7 @@ def test_a_power_loss_takes_nothing_that_was_confirmed(tmp_path, seed):
 
 
 def check(run: Run, log: Path) -> None:
-    found = list(scan(log, verify=True))
+    found = list(scan_log(log, verify=True))
     damages = [one for one in found if isinstance(one, Damage)]
     assert [one for one in damages if one.kind != "torn-tail"] == []
     read = [one for one in found if isinstance(one, Record)]
@@ -109,7 +109,7 @@ def test_damage_of_what_was_confirmed_is_loud_after_a_power_loss_too(tmp_path, s
     run.go()
     left = tmp_path / "left"
     run.disk.materialise(left, run.chance.randrange)
-    found = [one for one in scan(left / "log") if isinstance(one, Record)]
+    found = [one for one in scan_log(left / "log") if isinstance(one, Record)]
     highest = max((record.mark for record in found), default=0)
     once = [r for r in found if r.seq <= highest and copies(left, r) == 1]
     for record in run.chance.sample(once, min(FLIPS, len(once))):
@@ -124,7 +124,7 @@ def flip(run: Run, left: Path, record: Record) -> None:
     flipped = bytearray(content)
     flipped[at] ^= 1 << run.chance.randrange(8)
     segment.write_bytes(flipped)
-    damages = [one for one in scan(left / "log", verify=True) if isinstance(one, Damage)]
+    damages = [one for one in scan_log(left / "log", verify=True) if isinstance(one, Damage)]
     assert {damage.kind for damage in damages} & {"damage", "format"}, record.seq
     segment.write_bytes(content)
 

@@ -12,7 +12,7 @@ from agent_saga.errors import WALCorrupt, WALError, WALFormatError
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.format import Record, first_hash, hash_after, hash_bytes, parsed
 from agent_saga.wal.os_port import OsPort
-from agent_saga.wal.reader import Damage, records, scan
+from agent_saga.wal.reader import Damage, records, scan_log
 from agent_saga_testing.faults import FaultyPort
 
 COUNT = 40
@@ -141,8 +141,8 @@ def test_every_flipped_bit_is_seen_by_the_chain(segment, look):
 def test_flips_that_leave_a_record_readable_are_seen_only_by_the_chain(segment, tmp_path):
     whole = segment.read_bytes()
     segment.write_bytes(whole.replace(b'"n":7,', b'"n":8,', 1))
-    assert [one for one in scan(tmp_path / "log") if isinstance(one, Damage)] == []
-    damages = [one for one in scan(tmp_path / "log", verify=True) if isinstance(one, Damage)]
+    assert [one for one in scan_log(tmp_path / "log") if isinstance(one, Damage)] == []
+    damages = [one for one in scan_log(tmp_path / "log", verify=True) if isinstance(one, Damage)]
     assert kinds(damages) == [("damage", 9)]
 
 
@@ -268,11 +268,11 @@ def test_a_line_without_end_costs_no_memory(segment, look):
 def test_what_the_system_cannot_read_is_damage(tmp_path, segment):
     port = FaultyPort()
     port.fail("pread", nth=2, times=2)
-    damages = [one for one in scan(tmp_path / "log", port) if isinstance(one, Damage)]
+    damages = [one for one in scan_log(tmp_path / "log", port) if isinstance(one, Damage)]
     assert kinds(damages) == [("damage", 1)]
     port = FaultyPort()
     port.fail("listdir", nth=2)
-    damages = [one for one in scan(tmp_path / "log", port) if isinstance(one, Damage)]
+    damages = [one for one in scan_log(tmp_path / "log", port) if isinstance(one, Damage)]
     assert kinds(damages) == [("damage", 1)]
 
 
@@ -337,7 +337,7 @@ def test_segments_that_a_live_writer_prepared_and_removed_are_no_damage(tmp_path
     log.append("STEP_COMMITTED", saga="s", payload={"n": 1})
     log.barrier_sync()
     listed = len(list(tmp_path.rglob("seg-*.jsonl")))
-    found = list(scan(tmp_path / "log", ClosingPort(log)))
+    found = list(scan_log(tmp_path / "log", ClosingPort(log)))
     assert len(list(tmp_path.rglob("seg-*.jsonl"))) < listed, "nothing was removed meanwhile"
     assert [one for one in found if isinstance(one, Damage)] == []
     assert numbers([one for one in found if isinstance(one, Record)]) == [1]
@@ -357,7 +357,7 @@ def test_a_removed_segment_that_held_records_is_missed(tmp_path, open_log):
             segments[1].unlink(missing_ok=True)
             return super().open(path, flags, mode)
 
-    damages = [one for one in scan(tmp_path / "log", RemovingPort()) if isinstance(one, Damage)]
+    damages = [one for one in scan_log(tmp_path / "log", RemovingPort()) if isinstance(one, Damage)]
     assert [damage.kind for damage in damages] == ["damage"]
 
 
@@ -372,7 +372,7 @@ def test_a_read_that_fails_once_is_damage_and_never_an_end(tmp_path, open_log, c
     port = FaultyPort()
     port.fail(call, nth=number)
     try:
-        found = list(scan(tmp_path / "log", port))
+        found = list(scan_log(tmp_path / "log", port))
     except WALError:
         return
     taken = [one for one in found if isinstance(one, Record)]

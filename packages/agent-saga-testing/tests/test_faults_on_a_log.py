@@ -11,7 +11,7 @@ import pytest
 from agent_saga.domain.records import Ev
 from agent_saga.errors import WALError
 from agent_saga.wal.file import FileWAL
-from agent_saga.wal.reader import Damage, scan
+from agent_saga.wal.reader import Damage, scan_log
 from agent_saga_testing.faults import FaultyPort, SimulatedCrash
 from agent_saga_testing.kits.wal_steps import OWN_EVENTS, step
 from agent_saga_testing.power import PowerLossPort, keep_everything, lose_everything
@@ -38,7 +38,7 @@ def try_to_use(path, port, confirmed):
 
 def numbers(path):
     """What a reader finds, and that it finds no damage."""
-    found = list(scan(path, verify=True))
+    found = list(scan_log(path, verify=True))
     damage = [one for one in found if isinstance(one, Damage) and one.kind != "torn-tail"]
     assert damage == []
     return [

@@ -18,7 +18,7 @@ from agent_saga.domain.records import Ev
 from agent_saga.errors import WALError
 from agent_saga.wal.format import Record
 from agent_saga.wal.os_port import OsPort
-from agent_saga.wal.reader import scan, scan_writer, writers_of
+from agent_saga.wal.reader import scan_log, scan_writer, writers_of
 from agent_saga.wal.takeover import dead_writer
 
 __all__ = ["InFlight", "Reach", "known_tools", "live_writers", "reached"]
@@ -104,7 +104,7 @@ def _follow(steps: dict[tuple[str, str], InFlight], record: Record) -> None:
 def known_tools(path: Path) -> dict[str, tuple[str, ...]]:
     """Return the tools that a log knows, each with its tags."""
     found: dict[str, tuple[str, ...]] = {}
-    for record in scan(path) if path.is_dir() else ():
+    for record in scan_log(path) if path.is_dir() else ():
         if isinstance(record, Record) and record.step:
             tool, tags = _call_of(facts_of(record))
             if tool:

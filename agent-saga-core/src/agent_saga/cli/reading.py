@@ -18,7 +18,7 @@ from agent_saga.cli.output import printable
 from agent_saga.domain import identity
 from agent_saga.domain.fold import fold, resolve
 from agent_saga.wal.format import Record
-from agent_saga.wal.reader import Damage, scan
+from agent_saga.wal.reader import Damage, scan_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -66,13 +66,13 @@ class LogView:
     def _resolve(self, contested: list[str]) -> None:
         """Read the log again for the sagas that several writers wrote about."""
         found: dict[str, list[Record]] = {saga: [] for saga in contested}
-        for record in scan(self.path) if contested else ():
+        for record in scan_log(self.path) if contested else ():
             if isinstance(record, Record) and record.saga in found:
                 found[record.saga].append(record)
         self.sagas |= {saga: resolve(saga, records) for saga, records in found.items()}
 
     def _records(self) -> Iterator[Record]:
-        for found in scan(self.path):
+        for found in scan_log(self.path):
             if isinstance(found, Damage):
                 self.damages.append(found)
             else:
@@ -90,7 +90,7 @@ def read_log(path: Path) -> LogView:
 
 def records_of(path: Path, saga: str) -> list[Record]:
     """Return one saga's records in the order (epoch, sequence)."""
-    found = [one for one in scan(path) if isinstance(one, Record) and one.saga == saga]
+    found = [one for one in scan_log(path) if isinstance(one, Record) and one.saga == saga]
     return sorted(found, key=lambda record: (record.epoch, record.writer, record.seq))
 
 

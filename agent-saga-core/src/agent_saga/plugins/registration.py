@@ -97,7 +97,7 @@ def prober(name: str) -> Callable[[Callable[P, R_co]], NamedHandler[P, R_co]]:
 
 
 def reconciler(name: str) -> Callable[[Callable[P, R_co]], NamedHandler[P, R_co]]:
-    """Register the decorated function as the observer of an inverse, under the inverse's name.
+    """Register the decorated function as the reconciler of an inverse, under the inverse's name.
 
     A reconciler answers later, with an `Observation`, whether the inverse holds in the world.
 

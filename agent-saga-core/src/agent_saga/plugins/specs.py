@@ -61,7 +61,7 @@ def saga_register_probers(registry: HandlerRegistry) -> None:
 
 @hookspec
 def saga_register_reconcilers(registry: HandlerRegistry) -> None:
-    """Register observers of inverses, each under the name of its inverse.
+    """Register reconcilers of inverses, each under the name of its inverse.
 
     A reconciler looks, later, whether the inverse holds in the world. An error stops the start.
 

@@ -30,6 +30,6 @@ def case_of(found: Found) -> str:
     if found.problems:
         return "; ".join(found.problems)
     if awaits_human(found):
-        return "it was suspended, and its deadline is over: its program resumes it, or it is undone"
+        return "its deadline is over: resume it by its id in its program, or undo it"
     steps = ", ".join(f"{step.tool} is {step.state.value}" for step in found.view.standing)
     return f"{found.view.state.value}: {steps or 'it could not be undone'}"

@@ -25,7 +25,7 @@ from agent_saga.engine.requests import Ending
 from agent_saga.plugins.notifiers import Case, Notifier
 from agent_saga.recovery.cases import case_of
 from agent_saga.recovery.claim import Place
-from agent_saga.recovery.queue import cases
+from agent_saga.recovery.queue import cases_in
 from agent_saga.recovery.survey import Found
 from agent_saga.state.base import one
 from agent_saga.state.document import Doc
@@ -82,7 +82,7 @@ class Notices:
     def _told(self, path: str, notifiers: Mapping[str, Notifier]) -> bool:
         """Tell every notifier of every case; return whether all of them know of all."""
         place = self._place()
-        found = {case.id: case for case in cases(path, place.proofs)}
+        found = {case.id: case for case in cases_in(path, place.proofs)}
         store = place.store
         known = dict(store.scan(PREFIX))
         for key in known.keys() - {f"{PREFIX}{saga}" for saga in found}:

@@ -34,13 +34,13 @@ from agent_saga.recovery.suspended import awaits_human
 from agent_saga.wal.encoding import masked
 from agent_saga.wal.takeover import dead_writer, dead_writers
 
-__all__ = ["RETRIED", "case_of", "cases", "close_case", "is_case", "named", "retry_case", "said"]
+__all__ = ["RETRIED", "case_of", "cases_in", "close_case", "is_case", "named", "retry_case", "said"]
 
 RETRIED: Final = frozenset({SagaState.PARTIAL, SagaState.STUCK, SagaState.REOPENED})
 """The states from which what is left of a case can be undone; an overdue suspended saga can too."""
 
 
-def cases(path: str, proofs: Proofs | None = None) -> list[Found]:
+def cases_in(path: str, proofs: Proofs | None = None) -> list[Found]:
     """Return the sagas that need a human, oldest first.
 
     Args:

@@ -30,7 +30,7 @@ from agent_saga.recovery.daemon import Daemon, Result
 from agent_saga.recovery.looking import Forecast, acted_on, forecast
 from agent_saga.recovery.notices import Notices
 from agent_saga.recovery.proofs import Proofs
-from agent_saga.recovery.queue import cases, close_case, retry_case
+from agent_saga.recovery.queue import cases_in, close_case, retry_case
 from agent_saga.recovery.recover import Recovered, recoverable
 from agent_saga.recovery.survey import Found, survey
 from agent_saga.recovery.undo import Plan, check_undo, known, plan, undo_later
@@ -295,7 +295,7 @@ class RecoveryDaemon:
         Raises:
             WALError: the log cannot be read.
         """
-        return cases(self._daemon.path)
+        return cases_in(self._daemon.path)
 
     def retry(self, saga: str, *, by: str) -> Recovered:
         """Undo what is left of a case, orphans included, by the rules of recovery.

@@ -23,14 +23,14 @@ from agent_saga.wal.format import Record
 from agent_saga.wal.gaps import GAP
 from agent_saga.wal.gathering import OpenHere, gather_some, parsed_lines
 from agent_saga.wal.lines import segments_in
-from agent_saga.wal.reader import Damage, Place, WriterScan, broken, writers_of
+from agent_saga.wal.reader import Damage, LineStart, WriterScan, broken, writers_of
 from agent_saga.wal.scan import EnvelopeScan
 from agent_saga.wal.takeover import dead_writers
 
 if TYPE_CHECKING:
     from agent_saga.wal.os_port import OsPort
 
-__all__ = ["BOOKKEEPING", "Leaving", "Survey", "WriterState", "surveyed"]
+__all__ = ["BOOKKEEPING", "Candidates", "LeavingSagas", "WriterState", "surveyed"]
 
 BOOKKEEPING: Final = frozenset(
     {
@@ -43,7 +43,7 @@ BOOKKEEPING: Final = frozenset(
 )
 """The events of a writer's own that nothing rests on once it is dead."""
 
-_BEGINNING: Final = Place(0, 0, 1, 0, b"")
+_BEGINNING: Final = LineStart(0, 0, 1, 0, b"")
 
 
 class WriterState(NamedTuple):
@@ -66,7 +66,7 @@ class WriterState(NamedTuple):
     dead: bool
     whole: bool
     expected: int
-    place: Place
+    place: LineStart
     empty: bool
 
     @property
@@ -80,7 +80,7 @@ class WriterState(NamedTuple):
         return self.ends[self.closed - 1] if self.closed else 0
 
 
-class Leaving:
+class LeavingSagas:
     """The sagas that leave, those of them that their users named, and who wrote about them."""
 
     __slots__ = ("named", "sagas", "writers")
@@ -98,7 +98,7 @@ class Leaving:
             self.named.add(saga)
 
 
-class Survey(NamedTuple):
+class Candidates(NamedTuple):
     """What may leave.
 
     Attributes:
@@ -108,7 +108,7 @@ class Survey(NamedTuple):
     """
 
     writers: dict[str, WriterState]
-    leaving: Leaving
+    leaving: LeavingSagas
     kept: tuple[str, ...]
 
     def news(self, port: OsPort, path: str) -> Iterator[str]:
@@ -170,7 +170,7 @@ class _Candidates:
 
     def judged(
         self, port: OsPort, path: str, closed: dict[str, int]
-    ) -> tuple[Leaving, list[Damage]]:
+    ) -> tuple[LeavingSagas, list[Damage]]:
         """Return what leaves, and what could not be read the second time.
 
         Args:
@@ -178,7 +178,7 @@ class _Candidates:
             path: the log's directory.
             closed: for each writer, the last sequence in its closed files.
         """
-        leaving = Leaving()
+        leaving = LeavingSagas()
         torn = {s for s in self.pieces if s in self.ended or s not in self.begun}
         old = {s for s in torn if all(r.time < self.before for r in self.pieces[s])}
         again = gather_some(path, old, port)
@@ -196,7 +196,7 @@ class _Candidates:
         return leaving, kept
 
 
-def surveyed(port: OsPort, path: str, before: int) -> Survey:
+def surveyed(port: OsPort, path: str, before: int) -> Candidates:
     """Read a log for what may leave; nobody else may be compacting it.
 
     Args:
@@ -216,10 +216,10 @@ def surveyed(port: OsPort, path: str, before: int) -> Survey:
         for writer in names
     }
     if damages:
-        return Survey({}, Leaving(), tuple(map(_told, damages)))
+        return Candidates({}, LeavingSagas(), tuple(map(_told, damages)))
     closed = {writer: state.closed_last for writer, state in states.items()}
     leaving, kept = candidates.judged(port, path, closed)
-    return Survey(states, leaving, tuple(map(_told, kept)))
+    return Candidates(states, leaving, tuple(map(_told, kept)))
 
 
 def _told(damage: Damage) -> str:

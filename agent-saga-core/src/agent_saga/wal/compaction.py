@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from agent_saga.errors import CompactionRefused, WALError, WALStalled
 from agent_saga.wal import switch
 from agent_saga.wal.attestations import Attestation, payloads
-from agent_saga.wal.candidates import Survey, surveyed
+from agent_saga.wal.candidates import Candidates, surveyed
 from agent_saga.wal.directory import WRITERS, check_readable
 from agent_saga.wal.rewriting import Rewritten, rewrite
 from agent_saga.wal.view import DirectoryLock
@@ -139,12 +139,12 @@ def _compacted(port: OsPort, path: str, attest: Attest, before: int) -> Compacte
         raise
 
 
-def _told(found: Survey, new: Rewritten) -> Attestation:
+def _told(found: Candidates, new: Rewritten) -> Attestation:
     sagas = sorted(found.leaving.sagas)
     return Attestation(new.gaps, new.writers, sorted(found.leaving.named), sagas, new.records)
 
 
-def _put_in_place(port: OsPort, path: str, found: Survey, new: Rewritten) -> Compacted | None:
+def _put_in_place(port: OsPort, path: str, found: Candidates, new: Rewritten) -> Compacted | None:
     with ExitStack() as held:
         held.callback(_exclusive(port, path).close)
         if _changed(port, path, found):
@@ -167,7 +167,7 @@ def _take_back(port: OsPort, path: str) -> None:
         _log.debug("What a failed compaction left stays until the next one.", exc_info=True)
 
 
-def _changed(port: OsPort, path: str, found: Survey) -> bool:
+def _changed(port: OsPort, path: str, found: Candidates) -> bool:
     """Whether anybody has written about a leaving saga since the survey."""
     return any(candidate in found.leaving.sagas for candidate in found.news(port, path))
 

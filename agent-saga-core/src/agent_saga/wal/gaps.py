@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from agent_saga.domain.records import FORMAT
 from agent_saga.wal.format import hash_bytes
 
-__all__ = ["GAP", "Gap", "Leaving", "digest_of", "gap_line", "gap_of"]
+__all__ = ["GAP", "Gap", "GrowingGap", "digest_of", "gap_line", "gap_of"]
 
 GAP: Final = b"GAP"
 """What takes the place of the event when a gap is handed on by a scan."""
@@ -48,7 +48,7 @@ class Gap(NamedTuple):
     hash: bytes
 
 
-class Leaving:
+class GrowingGap:
     """A gap that grows while records, or older gaps, are taken out one after the other."""
 
     __slots__ = ("_digest", "first", "hash", "last")

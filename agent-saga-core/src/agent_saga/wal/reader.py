@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Damage",
-    "Place",
+    "LineStart",
     "WriterScan",
     "broken",
     "records",
-    "scan",
+    "scan_log",
     "scan_writer",
     "unreadable",
     "writers_of",
@@ -69,7 +69,7 @@ class Damage(msgspec.Struct, frozen=True):
     kind: str = "damage"
 
 
-class Place(NamedTuple):
+class LineStart(NamedTuple):
     """Where a line of a writer begins, and what is known there.
 
     Args:
@@ -101,7 +101,7 @@ def writers_of(path: str, port: OsPort | None = None) -> list[str]:
         return []
 
 
-def scan(
+def scan_log(
     path: str | os.PathLike[str], port: OsPort | None = None, *, verify: bool = False
 ) -> Iterator[Record | Damage]:
     """Read a whole log.
@@ -133,7 +133,7 @@ def records(path: str | os.PathLike[str], port: OsPort | None = None) -> Iterato
         WALFormatError: some of it has a format that this version does not read.
     """
     problems: list[Damage] = []
-    for found in scan(path, port):
+    for found in scan_log(path, port):
         if isinstance(found, Damage):
             if found.kind != "torn-tail":
                 problems.append(found)
@@ -209,7 +209,7 @@ class WriterScan:
         self.segments = segments
         yield from self._read(0, 0)
 
-    def read_from(self, place: Place, segments: list[str]) -> Iterator[Record | Damage]:
+    def read_from(self, place: LineStart, segments: list[str]) -> Iterator[Record | Damage]:
         """Records and damages from a place on; all before it is durable, or stands behind it."""
         self.segments = segments
         self.expected, self.highest_mark = place.expected, place.highest_mark

@@ -15,9 +15,9 @@ import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent_saga.domain.records import Ev
-from agent_saga.wal.candidates import Survey, WriterState
+from agent_saga.wal.candidates import Candidates, WriterState
 from agent_saga.wal.directory import WRITERS, write_all
-from agent_saga.wal.gaps import GAP, Leaving, digest_of, gap_of
+from agent_saga.wal.gaps import GAP, GrowingGap, digest_of, gap_of
 from agent_saga.wal.scan import EnvelopeScan
 from agent_saga.wal.segments import LAST_SIZE
 from agent_saga.wal.switch import DRAFT, Plan, Switch
@@ -56,7 +56,7 @@ class Rewritten(NamedTuple):
         return bool(self.gaps or self.writers)
 
 
-def rewrite(port: OsPort, path: str, found: Survey) -> Rewritten:
+def rewrite(port: OsPort, path: str, found: Candidates) -> Rewritten:
     """Write the new files of a log.
 
     Raises:
@@ -196,7 +196,7 @@ class _Output:
         self.size = 0
         self._port = port
         self._next = first
-        self._gap: Leaving | None = None
+        self._gap: GrowingGap | None = None
         self._fd = port.open(place + DRAFT, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
 
     def add(self, lines: list[tuple[bytes, bytes, bool]]) -> int:
@@ -208,7 +208,7 @@ class _Output:
             last = self._next if gap is None else gap.last
             if leaves:
                 if self._gap is None:
-                    self._gap = Leaving(self._next)
+                    self._gap = GrowingGap(self._next)
                 self._gap.add(last, line[_HASH] if gap is None else gap.digest, line[_HASH])
                 records += gap is None
             else:

@@ -23,7 +23,7 @@ from agent_saga.wal.directory import WRITERS
 from agent_saga.wal.format import LEAN, first_hash, hash_bytes, line_of, parsed
 from agent_saga.wal.gaps import GAP, Gap, gap_of
 from agent_saga.wal.limits import MAX_LINE
-from agent_saga.wal.reader import Damage, Place, WriterScan, unreadable
+from agent_saga.wal.reader import Damage, LineStart, WriterScan, unreadable
 
 if TYPE_CHECKING:
     from agent_saga.wal.format import Record
@@ -108,12 +108,12 @@ class EnvelopeScan:
         self.segment = self.offset = 0
         self._take = take
         self._verify = verify
-        self._starts: deque[Place] = deque()
+        self._starts: deque[LineStart] = deque()
 
     @property
-    def last_start(self) -> Place:
+    def last_start(self) -> LineStart:
         """The last place at which a line is known to begin."""
-        return self._starts[-1] if self._starts else Place(0, 0, 1, 0, b"")
+        return self._starts[-1] if self._starts else LineStart(0, 0, 1, 0, b"")
 
     @property
     def judged_from(self) -> int:
@@ -207,7 +207,7 @@ class EnvelopeScan:
         """Note a place to judge from; it is far enough back if all before it was durable."""
         self.segment, self.offset = index, offset
         starts = self._starts
-        starts.append(Place(index, offset, self.expected, self.highest_mark, self.previous))
+        starts.append(LineStart(index, offset, self.expected, self.highest_mark, self.previous))
         while len(starts) > 1 and starts[1].expected - 1 <= self.highest_mark:
             starts.popleft()
 

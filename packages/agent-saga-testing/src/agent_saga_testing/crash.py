@@ -47,7 +47,7 @@ from agent_saga.domain.fold import fold, resolve
 from agent_saga.domain.records import Ev
 from agent_saga.domain.views import SagaView
 from agent_saga.wal.format import Record
-from agent_saga.wal.reader import scan
+from agent_saga.wal.reader import scan_log
 from agent_saga_testing.crash_kills import EXITED, KILLED, Kill, point
 from agent_saga_testing.world import World
 from agent_saga_testing.world_server import ServedWorld, WorldServer, search_path
@@ -161,7 +161,7 @@ class CrashLab:
 
     def views(self) -> dict[str, SagaView]:
         """Return the sagas as a reader of the log sees them."""
-        records = [found for found in scan(self.log) if isinstance(found, Record)]
+        records = [found for found in scan_log(self.log) if isinstance(found, Record)]
         views = fold(records)
         for saga, view in views.items():
             if view.contested:
@@ -170,7 +170,7 @@ class CrashLab:
 
     def records(self) -> list[Record]:
         """Return every record of the log that can be read."""
-        return [found for found in scan(self.log) if isinstance(found, Record)]
+        return [found for found in scan_log(self.log) if isinstance(found, Record)]
 
     def close(self) -> None:
         """End the laboratory's own server, if it has one."""

@@ -32,7 +32,7 @@ from agent_saga.domain import identity
 from agent_saga.domain.effective import facts_of
 from agent_saga.domain.lifecycle import SagaState, StepState
 from agent_saga.domain.records import Ev
-from agent_saga.recovery.queue import cases
+from agent_saga.recovery.queue import cases_in
 from agent_saga_testing.crash_kills import EXITED, KILLED, Kill
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def judge(lab: CrashLab) -> None:
     """
     views, steps = lab.views(), _announced(lab.records())
     _never_twice(lab.world, steps)
-    waiting = {case.id for case in cases(str(lab.log))}
+    waiting = {case.id for case in cases_in(str(lab.log))}
     for saga, view in views.items():
         _told_truly(lab.world, view, steps, waits=saga in waiting)
 

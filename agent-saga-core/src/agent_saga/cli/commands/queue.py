@@ -17,7 +17,7 @@ from agent_saga.cli.verdict import headline
 from agent_saga.domain.commands import quoted
 from agent_saga.errors import RecoveryError
 from agent_saga.recovery.next_step import where_to_look
-from agent_saga.recovery.queue import RETRIED, case_of, cases
+from agent_saga.recovery.queue import RETRIED, case_of, cases_in
 from agent_saga.recovery.suspended import awaits_human
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def list_cases(wal_path: str | None, *, as_json: bool) -> Exit:
     Exits with 1 while there is one, and with 3 if there is no log.
     """
     path = log_path(wal_path)
-    found = cases(str(path))
+    found = cases_in(str(path))
     if as_json:
         say_json([_document(case) for case in found])
     else:
@@ -89,7 +89,7 @@ def _case_meant(path: Path, wanted: str) -> Found:
         RecoveryError: the saga is no case.
     """
     view = saga_meant(read_log(path), wanted)
-    for case in cases(str(path)):
+    for case in cases_in(str(path)):
         if case.id == view.id:
             return case
     raise RecoveryError(

@@ -29,7 +29,7 @@ from agent_saga.state.base import Change, Docs, StateStore
 from agent_saga.wal.base import BaseWAL
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.format import Record
-from agent_saga.wal.reader import scan, scan_writer
+from agent_saga.wal.reader import scan_log, scan_writer
 from agent_saga.wal.takeover import dead_writer
 
 __all__ = ["PREFIX", "name_of", "sweep", "upkeep", "usage_of"]
@@ -147,7 +147,7 @@ def _swept(
 def _catch_up(state: StateStore, path: str, now: Moment) -> None:
     """Count what was announced within its window and is not in the store."""
     found: dict[str, list[Announced]] = {}
-    for taken in _announced(scan(path)).values():
+    for taken in _announced(scan_log(path)).values():
         for one in taken:
             if one.at + one.window * 1_000_000 > now.wall:
                 found.setdefault(one.key, []).append(one)
