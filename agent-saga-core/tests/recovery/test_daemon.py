@@ -15,7 +15,7 @@ from agent_saga import Settings, compensator, prober
 from agent_saga.domain.records import Ev
 from agent_saga.errors import ClaimRefused, WALError
 from agent_saga.recovery import survey as surveying
-from agent_saga.recovery.queue import cases
+from agent_saga.recovery.queue import cases_in
 from agent_saga.wal.scan import EnvelopeScan
 
 
@@ -174,7 +174,7 @@ def test_a_handler_that_raises_stops_no_other_saga(log, world, error):
     assert outcomes.pop("good") == "undone"
     assert outcomes == {"bad": "needs a human"}
     assert world.undone == ["a"]
-    [case] = cases(str(log.path))
+    [case] = cases_in(str(log.path))
     assert case.id == "bad", "at once, not at the next pass"
     assert error.__name__ in next(one.reason for one in result.sagas if one.saga == "bad")
 
