@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from resume.conftest import Shop
 
-from agent_saga import PreFlightGate, ReplayConflict, SagaAborted
-from agent_saga.errors import ApprovalDenied, SagaSuspended
+from agent_saga import Approval, PreFlightGate, ReplayConflict, Rule, SagaAborted
+from agent_saga.errors import ApprovalDenied, ApprovalPending, SagaSuspended
 
 
 class Door:
@@ -78,9 +78,8 @@ def test_no_order_makes_a_second_effect(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     shop = Shop(tmp_path_factory.mktemp("order"))
-    numbers = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=5), "numbers")
+    numbers = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=6), "numbers")
     door = Door(shop)
-    numbers.append(9)  # it is recorded: how many calls came before it is then known
     door.shut = data.draw(st.sets(st.integers(1, 3)), "shut")
     door.run(shop, numbers)
     for _ in range(data.draw(st.integers(0, 2), "runs")):
@@ -210,8 +209,79 @@ def test_parallel_calls_that_wait_for_their_turn(shop: Shop) -> None:
     assert shop.world == [2, 1]
 
 
-def test_how_many_calls_came_after_the_last_recorded_one_is_not_known(shop: Shop) -> None:
+@pytest.mark.guarantee("RESUME-10")
+@pytest.mark.parametrize("order", list(itertools.permutations([1, 2, 3])))
+@pytest.mark.parametrize("shut", [{3}, {2, 3}, {1, 3}, {1, 2, 3}])
+def test_a_run_that_suspends_tells_how_many_calls_came_after_the_last_recorded_one(
+    shop: Shop, order: tuple[int, ...], shut: set[int]
+) -> None:
+    door = Door(shop)
+    door.shut = shut
+    door.run(shop, [1, 2, 3])
+    door.run(shop, order)
+    door.shut = set()
+    assert door.run(shop, order, ends=True) == list(order)
+    assert sorted(shop.world) == [1, 2, 3], "each once"
+    assert shop.state() == ("COMMITTED", True)
+
+
+@pytest.mark.guarantee("RESUME-10")
+def test_a_call_more_than_a_suspended_run_made_is_a_conflict(shop: Shop) -> None:
+    door = Door(shop)
+    door.shut = {2}
+    door.run(shop, [1, 2])
+    door.shut = set()
+    with pytest.raises(SagaAborted) as caught:
+        door.run(shop, [2, 5, 1], ends=True)
+    assert isinstance(caught.value.cause, ReplayConflict)
+    assert 5 not in shop.world
+
+
+def test_parallel_calls_that_wait_for_approvals_may_come_back_in_any_order(shop: Shop) -> None:
+    """Of two questions one is answered at once; the other one's call left no step."""
+
+    class Some:
+        yes = frozenset({1})
+
+        def ask(self, request: Any) -> Approval:
+            if request.arguments["n"] in self.yes:
+                return Approval(True, "ann")
+            raise ApprovalPending("waits", question=request.as_dict())
+
+    people = Some()
+    gate = PreFlightGate([Rule("people", lambda call: True, "ask")], approval_provider=people)
+    kit = type(shop.kit)("asks", wal=str(shop.log), gate=gate)
+
+    @kit.tool("COMPENSABLE")
+    async def act(n: int) -> int:
+        shop.world.append(n)
+        return n
+
+    @act.undo
+    async def unact(result: int) -> None: ...
+
+    async def run(*numbers: int, ends: bool) -> list[Any]:
+        async with kit.transaction(saga_id="s", resume=True) as saga:
+            got = await asyncio.gather(*map(act, numbers), return_exceptions=not ends)
+            if not ends:
+                saga.suspend("waits")
+        return list(got)
+
+    with pytest.raises(SagaSuspended):
+        asyncio.run(run(1, 2, 3, ends=False))
+    people.yes = frozenset({1, 3})
+    with pytest.raises(SagaSuspended):
+        asyncio.run(run(3, 2, 1, ends=False))
+    people.yes = frozenset({1, 2, 3})
+    assert asyncio.run(run(2, 1, 3, ends=True)) == [2, 1, 3]
+    assert shop.world == [1, 3, 2]
+
+
+def test_of_a_run_that_died_it_is_not_known_what_came_after_the_last_recorded_call(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It looks like a run that changed, so it stops; nothing happens twice."""
+    monkeypatch.setattr("agent_saga.engine.suspend._calls_told", lambda saga: {})
     door = Door(shop)
     door.shut = {2}
     door.run(shop, [1, 2])
@@ -220,3 +290,19 @@ def test_how_many_calls_came_after_the_last_recorded_one_is_not_known(shop: Shop
         door.run(shop, [2, 1], ends=True)
     assert isinstance(caught.value.cause, ReplayConflict)
     assert shop.world == [1, -1]
+
+
+def test_a_savepoint_goes_on_counting_behind_the_calls_that_left_no_step(shop: Shop) -> None:
+    door = Door(shop)
+    door.shut = {1, 2}
+    with pytest.raises(SagaSuspended), shop.open() as saga:
+        with saga.savepoint("inner"):
+            for n in (1, 2):
+                with pytest.raises(LookupError):
+                    door.pay(n)
+        saga.suspend("waits")
+    door.shut = set()
+    with shop.open() as saga, saga.savepoint("inner"):
+        assert [door.pay(n) for n in (2, 1, 3, 4)] == [2, 1, 3, 4]
+    assert shop.world == [2, 1, 3, 4]
+    assert len({key for keys in door.keys.values() for key in keys}) == 4

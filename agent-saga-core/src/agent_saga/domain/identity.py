@@ -88,6 +88,11 @@ class Ordinals:
         """Skip the ordinals that a recorded run has used."""
         self._count = max(self._count, ordinal)
 
+    @property
+    def count(self) -> int:
+        """How many calls were counted, or skipped."""
+        return self._count
+
     def next(self) -> tuple[StepKey, str]:
         """Return the next `derived_key` and its `step_id`."""
         self._count = number = self._count + 1

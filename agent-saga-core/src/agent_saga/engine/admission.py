@@ -119,6 +119,8 @@ def _new(saga: Saga, call: Invocation, encoded: Fragment, faithful: bool, mac: b
         ordinals = scope.calls.get(tool.name)
         if ordinals is None:
             ordinals = scope.calls[tool.name] = identity.Ordinals(saga.id, scope.path, tool.name)
+            if saga.calls_made:
+                ordinals.go_on_after(saga.calls_made.get((scope.path, tool.name), 0))
         number = None if saga.replay is None else saga.replay.free_number(call)
         step_key, step_id = ordinals.next() if number is None else ordinals.at(number)
     else:

@@ -9,8 +9,9 @@ Rules of this part (design 6, R2):
 - A call of the recorded run that was refused, or had not been announced when the run ended, left
   no step, and its number is free. A call that is none of the recorded ones takes such a number: so
   it does not matter in which order parallel calls come. There are only as many as there are free
-  numbers below the recorded ones; one call more is a `ReplayConflict`. What came after the last
-  recorded call is not known: it is a new step only once the recorded ones are used.
+  numbers up to the last call that the run is known to have made; one call more is a
+  `ReplayConflict`. A run that suspended has told how many it made. Of one that died, what came
+  after the last recorded call is not known: it is a new step only once the recorded ones are used.
 - Which object a method was called on is not recorded. A call of a method is therefore the recorded
   step only if it is also as many calls of this tool into its scope as that one was; else the two
   objects cannot be told apart: `ReplayConflict`.
@@ -22,8 +23,9 @@ Rules of this part (design 6, R2):
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from agent_saga.engine.step import RECORDED
 from agent_saga.errors import ReplayConflict
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
     from agent_saga.engine.step import Step
     from agent_saga.engine.wrap import Invocation
 
-_Place = tuple[tuple[str, ...], str]
+Calls = tuple[tuple[str, ...], str]
+"""The calls of one tool in one scope: the scope's path, and the tool's name."""
+_UNKNOWN: Final[Mapping[Calls, int]] = MappingProxyType({})
 
 
 class Replay:
@@ -43,6 +47,7 @@ class Replay:
         steps: the recorded steps, oldest first.
         scopes: the recorded savepoints by path.
         left: the steps of ways that the run has left; no call is one of them.
+        made: how many calls the recorded run made, where that is known beyond its steps.
     """
 
     __slots__ = ("_calls", "_free", "_unused", "scopes")
@@ -53,17 +58,18 @@ class Replay:
         scopes: dict[tuple[str, ...], Scope],
         *,
         left: Collection[str] = (),
+        made: Mapping[Calls, int] = _UNKNOWN,
     ) -> None:
         self.scopes = scopes
-        self._calls: Counter[_Place] = Counter()
-        self._unused: dict[_Place, list[Step]] = {}
+        self._calls: Counter[Calls] = Counter()
+        self._unused: dict[Calls, list[Step]] = {place: [] for place in made}
         for step in steps:
             if not step.keyed:
                 self._unused.setdefault((step.scope.path, step.tool.name), []).append(step)
-        self._free: dict[_Place, list[int]] = {}
+        self._free: dict[Calls, list[int]] = {}
         for place, recorded in self._unused.items():
             recorded.sort(key=_ordinal)
-            self._free[place] = _missing([_ordinal(step) for step in recorded])
+            self._free[place] = _missing([_ordinal(step) for step in recorded], made.get(place, 0))
             self._unused[place] = [step for step in recorded if step.id not in left]
 
     def match(self, call: Invocation, digest: bytes) -> Step | None:
@@ -114,11 +120,17 @@ class Replay:
         step.arguments, step.args, step.kwargs = call.arguments, call.args, call.kwargs
 
 
-def _missing(ordinals: list[int]) -> list[int]:
-    """Return the numbers below the highest that no recorded step has; none if any was erased."""
+def _missing(ordinals: list[int], made: int) -> list[int]:
+    """Return the numbers of known calls that no recorded step has; none if any was erased.
+
+    Args:
+        ordinals: the numbers of the recorded steps, in their order.
+        made: how many calls were made at least.
+    """
     if not all(ordinals):
         return []
-    return sorted(set(range(1, ordinals[-1])) - set(ordinals)) if ordinals else []
+    last = max(made, *ordinals[-1:], 0)
+    return sorted(set(range(1, last + 1)) - set(ordinals))
 
 
 def _ordinal(step: Step) -> int:

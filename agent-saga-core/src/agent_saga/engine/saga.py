@@ -28,7 +28,7 @@ from agent_saga.wal.os_port import FORKS, fork_generation
 
 if TYPE_CHECKING:
     from agent_saga.engine.ports import Engine
-    from agent_saga.engine.replay import Replay
+    from agent_saga.engine.replay import Calls, Replay
     from agent_saga.engine.step import Step
     from agent_saga.errors import SuspendRequested
 
@@ -39,6 +39,7 @@ class Saga:
     Attributes:
         abandoned: what becomes of the recorded steps of ways that were left: "undo" or "keep", by
             step; forked_at: after which step the last one was, "" before the first; or None.
+        calls_made: how many calls of a tool in a scope the recorded run made, where it says so.
         only, undo_to: undoing it is about these steps, those after this one; None for all of them.
 
     Args:
@@ -54,6 +55,7 @@ class Saga:
         "abort_reason",
         "began",
         "begun",
+        "calls_made",
         "counts",
         "durable",
         "engine",
@@ -120,6 +122,7 @@ class Saga:
         self.suspendable = False
         self.hold: float | None = None
         self.abandoned: dict[str, str] = {}
+        self.calls_made: dict[Calls, int] = {}
         self.forked_at: str | None = None
         self.only: frozenset[str] | None = None
         self.undo_to = ""

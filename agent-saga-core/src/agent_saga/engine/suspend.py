@@ -15,8 +15,9 @@ Rules of this part (R3):
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent_saga.domain.lifecycle import StepState
 from agent_saga.domain.records import Ev
@@ -27,6 +28,7 @@ from agent_saga.errors import NotSuspendable, RefusedError, SuspendRequested, WA
 
 if TYPE_CHECKING:
     from agent_saga.domain.report import RollbackReport
+    from agent_saga.engine.replay import Calls
     from agent_saga.engine.saga import Saga
     from agent_saga.engine.step import Step
 
@@ -107,6 +109,7 @@ def _recorded(saga: Saga, request: SuspendRequested) -> Protocol[BaseException |
             deadline=clock_us(saga) + int(request.deadline * 1_000_000),
             at_deadline=request.at_deadline,
             awaits=request.awaits,
+            **_calls_told(saga),
         )
         cut: BaseException | None = yield Durable(seq)
         if cut is None:
@@ -114,6 +117,25 @@ def _recorded(saga: Saga, request: SuspendRequested) -> Protocol[BaseException |
     except (WALError, RefusedError) as trouble:
         return trouble
     return cut
+
+
+def _calls_told(saga: Saga) -> dict[str, Any]:
+    """Return how many calls of each tool were made, where the last of them left no step.
+
+    The resumed run may make them in another order; see `engine.replay`.
+    """
+    last: Counter[Calls] = Counter()
+    for step in saga.steps.values():
+        if step.key and not step.keyed:
+            place = (step.scope.path, step.tool.name)
+            last[place] = max(last[place], int(step.key[-1]))
+    made = {
+        (scope.path, tool): ordinals.count
+        for scope in saga.root.subtree()
+        for tool, ordinals in scope.calls.items()
+    }
+    told = [[list(at[0]), at[1], count] for at, count in made.items() if count > last[at]]
+    return {"calls": told} if told else {}
 
 
 def clock_us(saga: Saga) -> int:

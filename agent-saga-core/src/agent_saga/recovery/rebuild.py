@@ -85,6 +85,8 @@ def _saga(saga: Saga, record: Record, facts: Facts) -> None:
         saga.only, saga.undo_to = only_of(facts), str(facts.get("to") or "")
     elif record.event == Ev.SAGA_UNDONE_TO:
         saga.only, saga.undo_to = None, ""
+    elif record.event == Ev.SAGA_SUSPENDED:
+        _count_calls(saga, facts.get("calls"))
     elif record.event == Ev.SAGA_RESUMED:
         fork = fork_in(facts)
         if fork is not None:
@@ -96,6 +98,17 @@ def _saga(saga: Saga, record: Record, facts: Facts) -> None:
     about = facts.get("about")
     if record.event == Ev.SAGA_BEGIN and isinstance(about, Mapping):
         saga.key = str(about.get("key") or "")
+
+
+def _count_calls(saga: Saga, told: Any) -> None:
+    """Learn how many calls of each tool the run had made when it was suspended."""
+    for entry in told if isinstance(told, list) else ():
+        try:
+            path, tool, count = entry
+            place = (_path(path), str(tool))
+            saga.calls_made[place] = max(saga.calls_made.get(place, 0), int(count))
+        except (TypeError, ValueError):
+            continue  # as if it had not been told: a call more than is known stops the run
 
 
 def _step(

@@ -319,7 +319,8 @@ def _rebuilt(place: Place, found: Found, epoch: int, key: str) -> Saga:
 def _let_replay(saga: Saga) -> None:
     """Let the calls of the new run find the recorded steps, except those that were left."""
     scopes = {scope.path: scope for scope in saga.root.subtree() if scope.path}
-    saga.replay = Replay(list(saga.steps.values()), scopes, left=saga.abandoned.keys())
+    left, made = saga.abandoned.keys(), saga.calls_made
+    saga.replay = Replay(list(saga.steps.values()), scopes, left=left, made=made)
     for step in saga.steps.values():
         if step.keyed:
             saga.keyed[step.key] = step
@@ -334,7 +335,7 @@ def _is_open(step: Step) -> bool:
 
 
 def _skip_ordinals(saga: Saga) -> None:
-    """Let new steps be counted after the recorded ones."""
+    """Let new steps be counted after the calls that the recorded run made."""
     for step in saga.steps.values():
         scope: Scope = step.scope
         if step.keyed or not step.key:
@@ -342,6 +343,7 @@ def _skip_ordinals(saga: Saga) -> None:
         ordinals = scope.calls.get(step.tool.name)
         if ordinals is None:
             ordinals = identity.Ordinals(saga.id, scope.path, step.tool.name)
+            ordinals.go_on_after(saga.calls_made.get((scope.path, step.tool.name), 0))
             scope.calls[step.tool.name] = ordinals
         ordinals.go_on_after(int(step.key[-1]))
 
