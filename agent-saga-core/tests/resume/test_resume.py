@@ -272,7 +272,7 @@ def test_a_deadline_that_holds_waits_for_a_human(shop: Shop) -> None:
     assert cases_in(str(shop.log)) == []
     shop.suspend(1, deadline=0.001, at_deadline="hold")
     [told] = shop.recover().needs_human
-    assert "resumes it" in told.reason
+    assert "its deadline is over" in told.reason
     [found] = cases_in(str(shop.log))
     place = shop.place()
     with pytest.raises(RecoveryError):
