@@ -11,6 +11,7 @@ from compaction.logs import Writer
 from agent_saga import ConfigurationError, FileWAL, MemoryWAL, verify_chain
 from agent_saga.cli.main import main
 from agent_saga.domain.records import Ev
+from agent_saga.errors import NotFound
 from agent_saga.wal.gaps import gap_line, gap_of
 
 
@@ -186,11 +187,24 @@ def test_a_torn_writer_from_which_much_left_is_torn_and_nothing_else(path, write
     assert state_of(verify_chain(path), folder) == "torn tail"
 
 
-def test_there_is_nothing_to_verify(path, capsys):
-    assert verify_chain(path).records == 0
-    code, out = verified(path, capsys)
-    assert code == 3
-    assert "nothing was verified" in out
+@pytest.mark.parametrize("there", [False, True])
+def test_a_path_at_which_no_log_stands_is_refused(path, capsys, there):
+    """A typing error must not read as "intact"."""
+    if there:
+        path.mkdir()
+        (path / "notes.txt").write_text("somebody's")
+    with pytest.raises(NotFound, match="no log"):
+        verify_chain(path)
+    assert main(["verify", "--wal-path", str(path)]) == 3
+    told = capsys.readouterr()
+    assert "nothing was verified" in told.out + told.err
+    assert path.exists() == there
+
+
+def test_a_log_that_nobody_has_written_to_yet_has_no_record(path):
+    wal = FileWAL(path)
+    assert verify_chain(wal).records == 0
+    wal.close()
     assert not path.exists()
 
 

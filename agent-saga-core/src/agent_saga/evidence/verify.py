@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from agent_saga.domain.effective import cuts_of
 from agent_saga.domain.records import Ev
-from agent_saga.errors import ConfigurationError
+from agent_saga.errors import ConfigurationError, NotFound
 from agent_saga.wal.attestations import attested_in, writers_in
 from agent_saga.wal.base import BaseWAL
 from agent_saga.wal.directory import WRITERS, check_readable
@@ -147,6 +147,7 @@ def verify_chain(log: BaseWAL | str | os.PathLike[str] | Iterable[Record]) -> Ch
         A report; it is true only if everything is intact.
 
     Raises:
+        NotFound: no log stands at the path.
         WALError: the directory as a whole is no log that can be read.
         ConfigurationError: it is no log and no path.
 
@@ -159,7 +160,9 @@ def verify_chain(log: BaseWAL | str | os.PathLike[str] | Iterable[Record]) -> Ch
     if isinstance(log, BaseWAL):
         return _of_records(log.read_all(), log.address)
     if isinstance(log, str | os.PathLike):
-        return _of_files(os.path.abspath(os.fspath(log).removeprefix("file:")), OsPort())  # noqa: PTH100 - keeps symlinks
+        path = os.path.abspath(os.fspath(log).removeprefix("file:"))  # noqa: PTH100 - keeps symlinks
+        _check_is_log(path, OsPort())
+        return _of_files(path, OsPort())
     if isinstance(log, Iterable):
         return _of_records(log, "records")
     raise ConfigurationError(f"verify_chain takes a log, a path or records, not {log!r}.")
@@ -255,6 +258,16 @@ def _unattested(
         for name, lines in gaps.items()
         if (writer, digest_of(writer, lines)) not in attested
     ]
+
+
+def _check_is_log(path: str, port: OsPort) -> None:
+    """Refuse a path at which no log stands: that would be intact, whatever was meant."""
+    if check_readable(port, path) and Path(path, WRITERS).exists():
+        return
+    raise NotFound(
+        f"There is no log at {path}; nothing was verified.",
+        fix="Name the folder that the program writes its log to.",
+    )
 
 
 def _of_files(path: str, port: OsPort) -> ChainReport:

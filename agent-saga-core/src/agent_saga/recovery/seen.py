@@ -5,7 +5,7 @@ Rules of this part:
 - It is for people and watchers; nothing is decided by it. One that cannot be written or read counts
   as not there, and stops nothing.
 - Several daemons may share a log; the file tells of the last pass of any of them. It is replaced in
-  one step. Nothing is made where there is no log.
+  one step, and only its owner may read it. Nothing is made where there is no log.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from agent_saga.domain.clock import SYSTEM_CLOCK
+from agent_saga.observe.files import open_by_name, read_by_name
 from agent_saga.wal.directory import WRITERS
 
 _FILE: Final = "recovery.seen"
@@ -45,14 +46,20 @@ def note_pass(path: str, by: str) -> None:
     told = Seen(SYSTEM_CLOCK.now_us(), by, os.getpid(), platform.node())
     fresh = folder / f"{_FILE}.{os.getpid()}"
     with contextlib.suppress(OSError):
-        fresh.write_text(json.dumps(told._asdict()), encoding="utf-8")
-        fresh.replace(folder / _FILE)
+        descriptor = open_by_name(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(json.dumps(told._asdict()))
+            fresh.chmod(0o600)  # one that an earlier version left
+            fresh.replace(folder / _FILE)
+        finally:
+            fresh.unlink(missing_ok=True)
 
 
 def last_seen(path: Path) -> Seen | None:
     """Return the last pass over a log; None when there was none, or nobody can tell."""
     try:
-        told = json.loads((path / _FILE).read_text("utf-8"))
+        told = json.loads(read_by_name(path / _FILE))
         seen = Seen(**told)
     except (OSError, ValueError, TypeError, RecursionError):
         return None

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakKeyDictionary
 
+from agent_saga.observe.files import open_by_name
 from agent_saga.state.memory import MemoryStateStore
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class FileBell:
                 return mark, frozenset()
             if not isinstance(mark, tuple) or mark[0] != now[0] or mark[1] > now[1]:
                 return now, None
-            with self.path.open("rb") as file:
+            with os.fdopen(open_by_name(self.path, os.O_RDONLY), "rb") as file:
                 file.seek(mark[1])
                 rung = file.read(now[1] - mark[1])
         except FileNotFoundError:
@@ -95,12 +96,12 @@ class FileBell:
 
     def ring(self, name: str) -> None:
         """Ring with a name; a bell that cannot be rung is heard by those who look themselves."""
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         with contextlib.suppress(OSError):
             with contextlib.suppress(FileNotFoundError):
                 if self.path.stat().st_size > _LONGEST:
                     self.path.unlink()
-            descriptor = os.open(self.path, flags, 0o600)
+            descriptor = open_by_name(self.path, flags)
             try:
                 os.write(descriptor, f"{name}\n".encode("ascii", "replace"))
             finally:

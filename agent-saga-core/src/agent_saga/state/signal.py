@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakKeyDictionary
 
 from agent_saga.errors import StateError
+from agent_saga.observe.files import open_by_name, read_by_name
 from agent_saga.state.memory import MemoryStateStore
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class FileSignal:
         if seen is None or seen == known:
             return 0 if seen is None else floor
         try:
-            floor = max(map(int, self.path.read_bytes().split()), default=0)
+            floor = max(map(int, read_by_name(self.path).split()), default=0)
         except (OSError, ValueError) as error:
             raise self._unreadable(error) from error
         self._known = (seen, floor)
@@ -140,8 +141,7 @@ class FileSignal:
         line = b"%d\n" % rev
         try:
             made = not self.path.exists()
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
-            descriptor = os.open(self.path, flags, 0o600)
+            descriptor = open_by_name(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
                 if os.write(descriptor, line) != len(line):
                     raise OSError("the disk is full")

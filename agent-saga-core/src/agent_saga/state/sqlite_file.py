@@ -154,6 +154,7 @@ class SQLiteFile:
         if self._connection is None:
             if self._identity is not None:
                 self._check_identity()
+            self._check_kind()
             address = f"{self.path.as_uri()}?mode=rw"
             connection = self._connect(address, uri=True, isolation_level=None, timeout=0)
             try:
@@ -163,6 +164,19 @@ class SQLiteFile:
                 raise
             self._connection = connection
         return self._connection
+
+    def _check_kind(self) -> None:
+        """Refuse what is no file in its place, and in that of the files beside it.
+
+        Raises:
+            StateError: a directory, a pipe or a device has its name.
+        """
+        for place in (self.place, f"{self.place}-wal", f"{self.place}-shm"):
+            if os.path.lexists(place) and not stat.S_ISREG(os.stat(place).st_mode):  # noqa: PTH116
+                raise StateError(
+                    f"{place} is no regular file; it cannot be the state store.",
+                    fix="Move it away; look who put it there.",
+                )
 
     def _prepare(self, connection: sqlite3.Connection, deadline: float) -> None:
         def prepare() -> None:

@@ -15,6 +15,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from agent_saga.errors import StateError
+from agent_saga.observe.files import open_by_name
 
 if TYPE_CHECKING:
     import sqlite3
@@ -125,7 +126,7 @@ def fill_write_ahead_file(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         with contextlib.suppress(OSError):
-            descriptor = os.open(write_ahead, os.O_RDWR | getattr(os, "O_BINARY", 0))
+            descriptor = open_by_name(write_ahead, os.O_RDWR)
             try:
                 end = os.lseek(descriptor, 0, os.SEEK_END)
                 os.write(descriptor, bytes(max(0, WRITE_AHEAD_BYTES - end)))

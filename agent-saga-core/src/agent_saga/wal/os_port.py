@@ -20,6 +20,8 @@ import sys
 import weakref
 from typing import Final, Protocol
 
+from agent_saga.observe.files import open_by_name
+
 if sys.platform == "win32":
     import msvcrt
 else:
@@ -54,7 +56,7 @@ class OsPort:
 
     def open(self, path: str, flags: int, mode: int = 0o600) -> int:
         """Open a file and return its descriptor, which no started program inherits."""
-        return os.open(path, flags | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0), mode)
+        return open_by_name(path, flags, mode)
 
     def close(self, fd: int) -> None:
         """Close a descriptor."""

@@ -26,7 +26,7 @@ import msgspec
 
 from agent_saga.domain.commands import told_command
 from agent_saga.domain.records import FORMAT
-from agent_saga.errors import WALCorrupt, WALFormatError
+from agent_saga.errors import WALCorrupt, WALFormatError, WALPathError
 from agent_saga.wal.directory import WRITERS, check_readable
 from agent_saga.wal.format import first_hash, format_of, hash_after, hash_bytes, parsed
 from agent_saga.wal.gaps import gap_of
@@ -93,12 +93,18 @@ def broken(damages: Iterable[Record | Damage]) -> list[Damage]:
 
 
 def writers_of(path: str, port: OsPort | None = None) -> list[str]:
-    """The ids of a log's writers, oldest first; none when there is no log."""
+    """The ids of a log's writers, oldest first; none when there is no log.
+
+    Raises:
+        WALPathError: what should hold them cannot be read.
+    """
     port = OsPort() if port is None else port
     try:
         return [name for name in port.listdir(os.path.join(path, WRITERS)) if is_writer_id(name)]
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise WALPathError(f"The log's directory {path!r} cannot be read: {error}.") from error
 
 
 def scan_log(

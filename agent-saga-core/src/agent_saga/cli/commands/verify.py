@@ -9,11 +9,11 @@ import click
 from agent_saga.cli.exits import Exit
 from agent_saga.cli.options import log_options
 from agent_saga.cli.output import counted, printable, say, say_json
-from agent_saga.cli.place import log_path
-from agent_saga.evidence.verify import INTACT, UNSIGNED, verify_chain
+from agent_saga.cli.place import is_there, log_path
+from agent_saga.evidence.verify import INTACT, UNSIGNED, ChainReport, verify_chain
 
 if TYPE_CHECKING:
-    from agent_saga.evidence.verify import ChainReport, WriterReport
+    from agent_saga.evidence.verify import WriterReport
 
 __all__ = ["command"]
 
@@ -27,7 +27,7 @@ def command(wal_path: str | None, *, as_json: bool) -> Exit:
     record to check. Reads only.
     """
     path = log_path(wal_path)
-    report = verify_chain(path)
+    report = verify_chain(path) if is_there(path) else ChainReport(f"file:{path}", [], 0)
     if as_json:
         say_json(report.as_dict())
     else:
