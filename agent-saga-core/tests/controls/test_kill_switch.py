@@ -606,6 +606,24 @@ def test_one_look_serves_the_steps_that_were_announced_before_it_and_no_other(
         wait.then(wait.request.blocking(), None)
 
 
+def test_a_reading_that_fell_due_serves_the_steps_that_come_while_it_lasts(switch, monkeypatch):
+    call = CallView("wire.send", ActionSemantics.COMPENSABLE, {}, frozenset())
+    wait = switch.check(call)
+    wait.then(wait.request.blocking(), None)
+    monkeypatch.setattr(module, "REREAD", 0.0)
+    monkeypatch.setattr(module, "READING", 3600.0)
+    reading = switch.check(call)
+    assert reading is not None
+    assert [switch.check(call) for _ in range(5)] == [None] * 5
+    monkeypatch.setattr(module, "READING", 0.0)  # it lasts too long
+    assert switch.check(call) is not None
+    monkeypatch.setattr(module, "READING", 3600.0)
+    switch.halt("*", by="ada", reason="stop")  # who is rung for waits for no reading
+    wait = switch.check(call)
+    with pytest.raises(Halted):
+        wait.then(wait.request.blocking(), None)
+
+
 def test_a_look_at_a_signal_sees_its_first_ring_and_every_later_one(tmp_path):
     signal = FileSignal(tmp_path / "signal")
     for rev in range(1, 4):

@@ -26,6 +26,7 @@ from agent_saga import (
 from agent_saga.engine.pool import ToolPool
 from agent_saga.engine.requests import Ending
 from agent_saga.plugins.importing import importing
+from agent_saga_testing.waiting import until
 
 
 class Boom(Exception):
@@ -302,6 +303,28 @@ def test_hanging_tools_do_not_starve_the_others(world, fast):
     asyncio.run(main())
     go.set()
     assert world.amounts == [5]
+
+
+def test_the_pool_keeps_its_bound_when_calls_that_were_given_up_end_after_all():
+    pool = ToolPool(2)
+    go, more = threading.Event(), threading.Event()
+
+    def jobs(held):
+        return [pool.submit(lambda: held.wait(60) and Ending(), lambda _: None) for _ in range(2)]
+
+    given_up = jobs(go)
+    until(lambda: pool.stats()["queued"] == 0)
+    for job in given_up:
+        assert job.give_up(None) is None
+    jobs(go)
+    until(lambda: pool.stats()["queued"] == 0)
+    go.set()
+    until(lambda: pool.stats()["threads"] == 2)
+    jobs(more)
+    jobs(more)
+    until(lambda: pool.stats()["idle"] == 0)
+    assert pool.stats()["queued"] == 2
+    more.set()
 
 
 def test_a_job_that_was_given_up_before_it_started_never_runs():

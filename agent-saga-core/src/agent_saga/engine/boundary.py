@@ -32,10 +32,10 @@ from agent_saga.engine.options import BoundaryOptions
 from agent_saga.engine.saga import Saga
 from agent_saga.engine.scope import Scope
 from agent_saga.engine.suspend import asked_for, left_to_recovery, suspend
+from agent_saga.engine.telling import aborted, annotated, cause_of
 from agent_saga.engine.unwind import release, unwind
 from agent_saga.errors import (
     AbortRequested,
-    AgentSagaError,
     CommittedUnsettled,
     ConfigurationError,
     RefusedError,
@@ -45,7 +45,6 @@ from agent_saga.errors import (
     SuspendRequested,
     ToolNotAwaited,
     WALError,
-    one_line,
 )
 from agent_saga.observe.correlation import SAGA_ID
 
@@ -204,7 +203,7 @@ class Boundary:
             if failure is None:
                 return False
             driver = SyncDriver(self.engine, shielded=True)
-            report = driver.drive(unwind(scope, _cause(failure)))
+            report = driver.drive(unwind(scope, cause_of(failure)))
             kept = interrupts.main.taken() if self._interrupts else None
             return self._raise(scope, report, driver.cut or kept or failure, error)
         finally:
@@ -240,7 +239,7 @@ class Boundary:
         if failure is None:
             return False
         try:
-            report, cut = await drive_shielded(self.engine, unwind(scope, _cause(failure)))
+            report, cut = await drive_shielded(self.engine, unwind(scope, cause_of(failure)))
         except GeneratorExit:
             release(scope, "its coroutine was closed")
             raise
@@ -257,12 +256,12 @@ class Boundary:
         if isinstance(trouble, (WALError, RefusedError)):
             report = left_to_recovery(scope.saga, trouble)
             self._ended(scope, report)
-            raise _aborted(report, trouble) from trouble
+            raise aborted(report, trouble) from trouble
         report = scope.saga.new_report()
         report.outcome = "SUSPENDED"
         self._ended(scope, report)
         if trouble is not None:
-            raise _annotated(trouble, report)
+            raise annotated(trouble, report)
         raise SagaSuspended(
             f"Saga {scope.saga.id} is suspended: {request.message}",
             report=report,
@@ -317,10 +316,10 @@ class Boundary:
             if report.outcome != "RELEASED":
                 return result.cut or ConfigurationError("the boundary could not be committed")
             self._ended(scope, report)
-            raise _aborted(report, result.cut or ConfigurationError("not committed"))
+            raise aborted(report, result.cut or ConfigurationError("not committed"))
         self._ended(scope, report)
         if result.cut is not None:
-            raise _annotated(result.cut, report)
+            raise annotated(result.cut, report)
         if not report.clean:
             self._say_unsettled(report)
         return None
@@ -343,12 +342,12 @@ class Boundary:
         self._ended(scope, report)
         log.log(logging.INFO if report.clean else logging.ERROR, "%s", report.headline())
         if self.options.reraise or not isinstance(failure, Exception):
-            _annotated(failure, report)
+            annotated(failure, report)
             if failure is error:
                 return False
             raise failure
         cause = failure.cause if isinstance(failure, SagaAborted) else failure
-        raise _aborted(report, cause) from failure
+        raise aborted(report, cause) from failure
 
     def _ended(self, scope: Scope, report: RollbackReport) -> None:
         self.report = report
@@ -371,27 +370,6 @@ def _forked(scope: Scope) -> bool:
         log.warning("%s Leaving the child's copy of the boundary does nothing.", error.message)
         return True
     return False
-
-
-def _cause(failure: BaseException) -> str:
-    text = journal.error_text(failure) or {}
-    return f"{text.get('type', '')}: {text.get('message', '')}"
-
-
-def _annotated(error: BaseException, report: RollbackReport) -> BaseException:
-    error.add_note(report.summary())
-    error.saga_report = report  # type: ignore[attr-defined]
-    return error
-
-
-def _aborted(report: RollbackReport, cause: BaseException) -> SagaAborted:
-    hint = cause.fix if isinstance(cause, AgentSagaError) else ""
-    return SagaAborted(
-        f"{one_line(cause)}\n{report.summary()}",
-        cause=cause,
-        report=report,
-        fix=hint if report.clean else report.next_command(),
-    )
 
 
 def _not_awaited(scope: Scope) -> ToolNotAwaited | None:

@@ -152,7 +152,7 @@ class AsyncDriver:
     async def _handed_over(self, request: HandedOver) -> BaseException | None:
         wal = self.engine.wal
         try:
-            if wal.hand_over(sync=request.sync):
+            if not request.asked and wal.hand_over(sync=request.sync):
                 return self.cut
             future = wal.out_future(request.seq, self.loop)
             if future is not None:

@@ -85,7 +85,7 @@ class SyncDriver:
         kind, wal = type(request), self.engine.wal
         try:
             if kind is HandedOver:
-                if not wal.hand_over(sync=request.sync):
+                if request.asked or not wal.hand_over(sync=request.sync):
                     wal.drain()
             elif kind is Durable:
                 wal.wait_durable(request.seq)

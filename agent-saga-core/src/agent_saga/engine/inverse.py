@@ -33,6 +33,7 @@ from agent_saga.engine.derive import called
 from agent_saga.engine.endings import answered
 from agent_saga.engine.forms import Form, never_ran
 from agent_saga.engine.judging import kept_from_undoing
+from agent_saga.engine.payloads import error_text
 from agent_saga.engine.requests import Call, Durable, Ending, Protocol, Sleep
 from agent_saga.errors import (
     CompensationError,
@@ -225,13 +226,13 @@ def _after_failure(  # noqa: PLR0911 - each way an attempt can end is one line
         return _known_not_applied(step, attempt, error)
     if attempt.repeats_safely():
         journal.step_event(
-            step, Ev.STEP_COMPENSATION_UNKNOWN, error=journal.error_text(error), repeats=True
+            step, Ev.STEP_COMPENSATION_UNKNOWN, error=error_text(error), repeats=True
         )
         attempt.unsure = True
         return None
     if not returned:
         return _unknown(step, error)
-    journal.step_event(step, Ev.STEP_COMPENSATION_FAILED, error=journal.error_text(error))
+    journal.step_event(step, Ev.STEP_COMPENSATION_FAILED, error=error_text(error))
     return Undone.FAILED
 
 
@@ -248,14 +249,14 @@ def _refused_arguments(attempt: Attempt, error: BaseException) -> bool:
 
 def _known_not_applied(step: Step, attempt: Attempt, error: BaseException) -> Undone | None:
     journal.step_event(
-        step, Ev.STEP_COMPENSATION_NOT_APPLIED, by="handler", error=journal.error_text(error)
+        step, Ev.STEP_COMPENSATION_NOT_APPLIED, by="handler", error=error_text(error)
     )
     return Undone.FAILED if _refused_arguments(attempt, error) else None
 
 
 def _unknown(step: Step, error: BaseException, *, running: bool = False) -> Undone:
     step.ended_at = step.scope.saga.engine.clock.monotonic()
-    told = journal.error_text(error)
+    told = error_text(error)
     journal.step_event(step, Ev.STEP_COMPENSATION_UNKNOWN, error=told, running=running)
     return Undone.UNKNOWN
 
@@ -265,7 +266,7 @@ def _given_up(step: Step, attempt: Attempt) -> Undone:
     if step.state is StepState.COMPENSATION_UNKNOWN:
         return Undone.UNKNOWN
     if attempt.unsure:
-        told = journal.error_text(attempt.error)
+        told = error_text(attempt.error)
         journal.step_event(step, Ev.STEP_COMPENSATION_FAILED, error=told)
     return Undone.FAILED
 

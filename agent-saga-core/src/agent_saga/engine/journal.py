@@ -10,38 +10,40 @@ Rules of this part:
 
 from __future__ import annotations
 
-import functools
-from base64 import urlsafe_b64encode
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from agent_saga.domain.compensation import Compensation
 from agent_saga.domain.lifecycle import SagaState, StepState, saga_after, scope_after, step_after
 from agent_saga.domain.records import Ev
-from agent_saga.errors import AgentSagaError, NotRecordable, SecretLeak
-from agent_saga.plugins.registry import process_handlers
+from agent_saga.engine.payloads import (
+    b64,
+    call_fields,
+    error_text,
+    inverse_of,
+    recipe,
+    recorded_inverse,
+    taken,
+)
+from agent_saga.errors import AgentSagaError
 from agent_saga.wal.encoding import (
     EMPTY,
     Fragment,
     compose,
+    composed,
     count,
     exact,
     literal,
     masked,
-    name,
     opaque,
 )
 
 if TYPE_CHECKING:
-    from agent_saga.controls.control import CallView
     from agent_saga.domain.fold import Fork
-    from agent_saga.domain.identity import StepKey
     from agent_saga.engine.saga import Saga
     from agent_saga.engine.scope import Scope
     from agent_saga.engine.step import Step
-    from agent_saga.engine.tool import Tool
     from agent_saga.errors import RefusedError
-    from agent_saga.plugins.registry import Handler
 
 _TRUE = literal(True)
 _FALSE = literal(False)
@@ -82,11 +84,7 @@ def _begin(saga: Saga) -> None:
 
 
 def _with_salt(payload: Fragment, salt: bytes) -> Fragment:
-    return compose(about=payload, salt=literal(_b64(salt)))
-
-
-def _b64(data: bytes) -> str:
-    return urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
+    return compose(about=payload, salt=literal(b64(salt)))
 
 
 # --- the saga and its scopes ---------------------------------------------------------------------
@@ -151,9 +149,9 @@ def unwinding(scope: Scope, cause: str) -> int:
             fields["after_commit"] = _TRUE
         if saga.only is not None:
             fields |= {"to": literal(saga.undo_to), "only": step_list(saga.only)}
-        return _saga_record(saga, Ev.SAGA_UNWINDING, compose(**fields))
+        return _saga_record(saga, Ev.SAGA_UNWINDING, composed(fields))
     following = scope_after(scope.state, "UNWINDING")
-    seq = write(scope.saga, Ev.SAGA_UNWINDING, compose(**fields))
+    seq = write(scope.saga, Ev.SAGA_UNWINDING, composed(fields))
     scope.state = following
     return seq
 
@@ -176,38 +174,6 @@ def scope_closed(scope: Scope, result: str) -> int:
 
 
 # --- steps going forward -------------------------------------------------------------------------
-
-
-# What can be derived is not recorded: the MAC of arguments that are recorded faithfully, the key
-# that the ordinal of the call (`n`) gives, the path of the root.
-
-
-def _call_fields(step: Step) -> tuple[dict[str, Fragment], bool]:
-    """What tells which call a step is, and whether its arguments come back equal."""
-    arguments, faithful = step.encoded, step.faithful
-    if arguments is None:
-        arguments, faithful = masked(step.arguments)
-    fields = {"call": step.tool.head}
-    if step.keyed:
-        fields["key"] = literal(list(step.key))
-    else:
-        fields["n"] = count(int(step.key[-1]))
-    if step.scope.path:
-        fields["scope"] = literal(list(step.scope.path))
-    fields["args"] = arguments
-    if not faithful:
-        fields["mac"] = literal(_b64(step.mac))
-    return fields, faithful
-
-
-def recorded_key(facts: Mapping[str, Any]) -> StepKey:
-    """Return the key of a step from the payload of its first record; empty when it has none."""
-    key, path, call = facts.get("key"), facts.get("scope"), facts.get("call")
-    if isinstance(key, list):
-        return tuple(map(str, key))
-    if not isinstance(call, dict) or "n" not in facts:
-        return ()
-    return ("derived", *map(str, path or ()), str(call.get("tool")), str(facts["n"]))
 
 
 def refused(step: Step, refusal: RefusedError) -> int:
@@ -239,15 +205,15 @@ def intent(step: Step) -> int:
         WALError: the log refuses the announcement; nothing has happened.
         SagaUnwinding, SagaClosed: its boundary has closed meanwhile.
     """
-    fields, faithful = _call_fields(step)
-    tool = step.tool
+    fields, faithful = call_fields(step)
+    saga, tool = step.scope.saga, step.tool
     if tool.prepare is not None:
         fields["prepared"] = exact(step.prepared, what=f"the prepared data of {tool.name}")
     if step.provisional is not None:
-        fields["provisional"] = _inverse(step.provisional, tool.name)
+        fields["provisional"] = inverse_of(step.provisional, tool.name)
     if tool.prober_name is not None:
         fields["prober"] = literal(tool.prober_name)
-        fields.update(_recipe(tool, faithful=faithful))
+        fields.update(recipe(tool, faithful=faithful))
     if tool.settle_after is not None:
         fields["settle_after"] = literal(tool.settle_after)
     if tool.idempotent:
@@ -256,15 +222,9 @@ def intent(step: Step) -> int:
         fields["approved_by"] = masked(step.approved_by)[0]
     if step.requests:
         fields["approvals"] = masked([request.id for request in step.requests])[0]
-    if step.call is not None and step.call.held is not None:
-        fields |= _taken(step, step.call)
-    return _while_open(step, Ev.STEP_INTENT, compose(**fields))
-
-
-def _taken(step: Step, call: CallView) -> dict[str, Fragment]:
-    """What controls took for a call, each under its own name."""
-    found = {name: recorded(call) for name, recorded in step.scope.saga.engine.gate.records}
-    return {name: masked(facts)[0] for name, facts in found.items() if facts}
+    if saga.engine.gate.records:
+        fields |= taken(step)
+    return _while_open(step, Ev.STEP_INTENT, composed(fields))
 
 
 def _while_open(step: Step, event: str, payload: Fragment) -> int:
@@ -275,16 +235,6 @@ def _while_open(step: Step, event: str, payload: Fragment) -> int:
     with saga.lock:
         saga.check_open(step.scope)
         return step_record(step, event, payload)
-
-
-def _recipe(tool: Tool, *, faithful: bool) -> dict[str, Fragment]:
-    """What another process needs to derive the inverse once a prober has told the result."""
-    template = tool.inverse.template if tool.inverse is not None else None
-    if template is None:
-        return {}
-    kwargs = exact(template.kwargs, what=f"the template of {tool.name}")
-    fields = {"recipe": compose(handler=literal(template.handler), kwargs=kwargs)}
-    return fields if faithful else {**fields, "arguments_masked": _TRUE}
 
 
 def attempt(step: Step, number: int, ending: str, error: BaseException | None) -> int:
@@ -301,20 +251,22 @@ def committed(step: Step, event: str = Ev.STEP_COMMITTED) -> tuple[int, AgentSag
         memory).
     """
     result, faithful = masked(step.result)
-    fields = _call_fields(step)[0] if step.state is StepState.NEW else {}
-    if step.state is StepState.NEW and step.call is not None and step.call.held is not None:
-        fields |= _taken(step, step.call)
+    fields: dict[str, Fragment] = {}
+    if step.state is StepState.NEW:
+        fields = call_fields(step)[0]
+        if step.scope.saga.engine.gate.records:
+            fields |= taken(step)
     fields["result"] = result
     if not faithful:
         fields["replayable"] = _FALSE
     problem = None
     if step.compensation is not None:
-        fields["inverse"], problem = _recorded_inverse(step.compensation, step.tool.name)
+        fields["inverse"], problem = recorded_inverse(step.compensation, step.tool.name)
     elif step.missing:
         fields["missing"] = masked(step.missing)[0]
     if step.via != "forward":
         fields["via"] = literal(step.via)
-    seq = step_record(step, event, compose(**fields))
+    seq = step_record(step, event, composed(fields))
     step.give_up_encoded()
     return seq, problem
 
@@ -341,7 +293,7 @@ def unknown(step: Step, ending: str) -> int:
 
 def _ending(step: Step, event: str, payload: Fragment) -> int:
     if step.state is StepState.NEW:
-        payload = compose(**_call_fields(step)[0], about=payload)
+        payload = composed({**call_fields(step)[0], "about": payload})
     seq = step_record(step, event, payload)
     step.give_up_encoded()
     return seq
@@ -352,7 +304,7 @@ def _ending(step: Step, event: str, payload: Fragment) -> int:
 
 def compensating(step: Step, inverse: Compensation, number: int, key: str) -> int:
     """Announce an attempt of an inverse."""
-    record, _ = _recorded_inverse(inverse, step.tool.name)
+    record, _ = recorded_inverse(inverse, step.tool.name)
     payload = compose(attempt=count(number), inverse=record, idempotency_key=opaque(key))
     return step_record(step, Ev.STEP_COMPENSATING, payload)
 
@@ -365,47 +317,3 @@ def compensated(step: Step, number: int) -> int:
 def step_event(step: Step, event: str, **fields: Any) -> int:
     """Record any other change of a step."""
     return step_record(step, event, masked(fields)[0])
-
-
-def _inverse(inverse: Compensation, tool: str) -> Fragment:
-    if inverse.nothing:
-        return compose(none=masked(inverse.nothing)[0])
-    kwargs = inverse.recorded
-    if not isinstance(kwargs, Fragment):  # the first record of it; it stays what it says
-        kwargs = exact(inverse.kwargs, what=f"{tool}'s inverse: kwargs")
-        inverse.recorded = kwargs
-    fields = {"kwargs": kwargs}
-    if inverse.handler is not None:
-        fields["handler"] = name(inverse.handler)
-        handler = process_handlers().compensators.find(inverse.handler)
-        if handler is not None and (origin := _origin(handler)):
-            fields["from"] = origin
-    if inverse.description:
-        fields["description"] = masked(inverse.description)[0]
-    return compose(**fields)
-
-
-@functools.lru_cache(maxsize=1024)
-def _origin(handler: Handler) -> Fragment | None:
-    """The distribution and version that a handler came with, where there is one; kept."""
-    owner = handler.owner
-    return literal(f"{owner.distribution} {owner.version}") if owner.distribution else None
-
-
-def _recorded_inverse(inverse: Compensation, tool: str) -> tuple[Fragment, AgentSagaError | None]:
-    try:
-        return _inverse(inverse, tool), None
-    except (SecretLeak, NotRecordable) as error:
-        name = masked(inverse.handler or "")[0]
-        return compose(handler=name, unrecorded=literal(error.code)), error
-
-
-def error_text(error: BaseException | None) -> Mapping[str, str] | None:
-    """Return an exception as plain data: its class, and its message cut to 500 characters."""
-    if error is None:
-        return None
-    try:
-        text = str(error)
-    except Exception:
-        text = "(its message cannot be shown)"
-    return {"type": type(error).__name__, "message": text[:500]}

@@ -1,16 +1,14 @@
-"""Asking the gate about a step, and a human if the gate says so.
+"""Asking the gate about a step, and whoever the gate names.
 
 Rules of this part:
 
 - `judged` is the quick way: what answers at once is judged without a request to the driver, and a
   step that nothing concerns costs one look. Whatever else it returns is for `decided`.
-- Arguments are frozen by their MAC: if they changed while a human was asked, or between the
-  verdict and the effect, the call is refused.
+- Arguments are frozen by their MAC: if they changed between the verdict and the effect, the call is
+  refused.
 - After every answer the boundary is looked at again and the gate judges again.
 - A refusal is recorded, with its decision; then what the call took is handed back; then its caller
   is told.
-- A question that waits for its answer elsewhere (`ApprovalPending`) is no refusal: the call has not
-  begun, and is made again when the saga is resumed.
 """
 
 from __future__ import annotations
@@ -19,15 +17,14 @@ import logging
 import math
 from typing import TYPE_CHECKING, Final
 
-from agent_saga.controls.approvals import ApprovalRequest, approver_of, denied
 from agent_saga.controls.control import CallView, Evaluate, Use, Wait
 from agent_saga.controls.gate import APPROVALS, Ask
 from agent_saga.domain.lifecycle import StepState
 from agent_saga.engine import journal
+from agent_saga.engine.asking import asked, consumed
 from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.requests import Call, Ending, HandedOver, Protocol
-from agent_saga.errors import ApprovalDenied, ApprovalPending, RefusedError, WALError, one_line
-from agent_saga.plugins.callables import is_async_callable
+from agent_saga.errors import RefusedError, WALError, one_line
 from agent_saga.wal.encoding import mac, same_arguments
 
 if TYPE_CHECKING:
@@ -37,8 +34,7 @@ if TYPE_CHECKING:
     from agent_saga.engine.step import Step
 
 log = logging.getLogger("agent_saga.engine")
-FAILURE_RULE: Final = "on_tool_failure"
-_NOTHING: Final[frozenset[str]] = frozenset()
+_FIXED: Final = frozenset({str, int, float, bool, bytes, type(None)})
 Verdict = Wait | Ask | BaseException | None
 
 
@@ -85,11 +81,12 @@ def decided(step: Step, verdict: Verdict) -> Protocol[BaseException | None]:
         if isinstance(verdict, Wait):
             verdict = yield from _waited(step, verdict)
         if isinstance(verdict, Ask):
-            verdict = yield from _asked(step, verdict)
+            cut = yield from asked(step, verdict)
+            verdict = _anew(step) if cut is None else cut
         elif isinstance(verdict, BaseException):
             return (yield from _refused(step, verdict))
         elif verdict is None:
-            cut = yield from _consumed(step)
+            cut = yield from consumed(step)
             return cut if cut is None else (yield from _refused(step, cut))
 
 
@@ -213,6 +210,8 @@ def changed(step: Step) -> RefusedError | None:
 
 def _as_judged(step: Step) -> bool:
     """Say whether the arguments are still those of the call, as far as that can be told."""
+    if not step.shown and _FIXED.issuperset(map(type, step.arguments.values())):
+        return True  # nobody else had their dict, and what is in it cannot change
     if step.encoded is not None and not step.known_mac:
         return same_arguments(step.encoded, step.arguments)
     salt = step.scope.saga.salt
@@ -313,163 +312,6 @@ def _request_of(request: Use | Evaluate) -> Use | Call:
 def _not_raised(what: str, step: Step, ending: Ending) -> None:
     if ending.error is not None:
         log.warning("%s: %s (%s)", step.tool.name, what, one_line(ending.error))
-
-
-# --- asking a human ------------------------------------------------------------------------------
-
-
-def _asked(step: Step, ask: Ask) -> Protocol[Verdict | BaseException]:
-    """Ask a human; return the gate's verdict after a yes, or what forbids the call."""
-    call = step.call
-    request = _request(step, ask)
-    ending = yield from _answer_to(step, ask, request)
-    try:
-        by = _approver(step, request, ending)
-    except RefusedError as refusal:
-        _note_answer(step, request, ending, "")
-        return refusal
-    if ending.error is not None:
-        return ending.error
-    step.approved_by = by
-    _note_answer(step, request, ending, by)
-    step.requests = (*step.requests, request)
-    step.approved_rules |= {ask.rule}
-    if call is not None:
-        call.approved = step.approved_rules
-        if request.covered:
-            call.hold(APPROVALS, request)
-    try:
-        step.scope.saga.check_open(step.scope)
-    except RefusedError as refusal:
-        return refusal
-    return _anew(step)
-
-
-def asked_about_failure(step: Step, reason: str) -> Protocol[BaseException | None]:
-    """Ask whether a run may go on after a step of it failed; fails closed.
-
-    Args:
-        step: the step that failed.
-        reason: how, in words.
-
-    Returns:
-        None if it may go on, else what keeps it from that: a denial, or a question that waits.
-    """
-    gate = step.scope.saga.engine.gate
-    if gate.provider is None:
-        return ApprovalDenied(
-            f"Nobody can be asked whether to go on after {step.tool.name} failed.",
-            rule=FAILURE_RULE,
-            reason=reason,
-        )
-    ask = Ask(FAILURE_RULE, reason, gate.provider, gate.timeout)
-    request = _request(step, ask)
-    ending = yield from _answer_to(step, ask, request)
-    try:
-        by = _approver(step, request, ending)
-    except RefusedError as refusal:
-        _note_answer(step, request, ending, "")
-        return refusal
-    if ending.error is None:
-        _note_answer(step, request, ending, by)
-    return ending.error
-
-
-def _answer_to(step: Step, ask: Ask, request: ApprovalRequest) -> Protocol[Ending]:
-    """Put a question to whoever can be asked; that it was put is in the log before."""
-    try:
-        seq = journal.asked(step, request.id, ask.rule, ask.reason)
-    except WALError as trouble:
-        return Ending(error=trouble)
-    cut: BaseException | None = yield HandedOver(seq, sync=False)
-    if cut is not None:
-        return Ending(error=cut, started=False)
-    ending: Ending = yield _question(step, ask, request)
-    return ending
-
-
-def _note_answer(step: Step, request: ApprovalRequest, ending: Ending, by: str) -> None:
-    """Record how a question ended; the decision counts also where that cannot be recorded."""
-    note = str(getattr(ending.value, "note", "") or "")
-    expired = isinstance(ending.error, TimeoutError) or getattr(ending.value, "expired", False)
-    try:
-        journal.answered(step, request.id, request.rule, by, note, expired=expired is True)
-    except WALError:
-        log.warning("the answer about %s could not be recorded", step.tool.name)
-
-
-def _consumed(step: Step) -> Protocol[BaseException | None]:
-    """Have the approvals of a step used up, now that nothing else keeps it from starting."""
-    provider = step.scope.saga.engine.gate.provider
-    consume = getattr(provider, "consume", None)
-    for request in step.requests:
-        use = None if consume is None else consume(request)
-        if use is None:
-            continue
-        ending: Ending = yield use
-        if ending.error is not None:
-            return denied(request, f"it could not be used ({one_line(ending.error)})")
-        if ending.value != "":
-            return denied(request, f"it cannot be used: {ending.value}")
-    return None
-
-
-def _request(step: Step, ask: Ask) -> ApprovalRequest:
-    return ApprovalRequest(
-        step.scope.saga.id,
-        step.id,
-        step.generation,
-        step.tool.name,
-        ask.rule,
-        ask.reason,
-        step.arguments,
-        step.mac,
-        _requesters(step.scope.saga),
-    )
-
-
-def _requesters(saga: Saga) -> tuple[str, ...]:
-    """Return who asks: the kit, and for whom it acts if the boundary's labels say so."""
-    names = [getattr(saga.kit, "name", None) or "agent"]
-    told = saga.labels.get("requester")
-    names += told if isinstance(told, list | tuple) else [told]
-    return tuple(name for name in names if isinstance(name, str) and name.strip())
-
-
-def _question(step: Step, ask: Ask, request: ApprovalRequest) -> Call:
-    bound = ask.timeout
-    if bound is None:
-        bound = getattr(ask.provider, "timeout", None)
-    if bound is None:
-        bound = step.scope.saga.engine.timing.approval
-    return Call(
-        ask.provider.ask,
-        (request,),
-        is_async=is_async_callable(ask.provider.ask),
-        timeout=bound,
-        loop_free=True,
-        what="the question to a human",
-    )
-
-
-def _approver(step: Step, request: ApprovalRequest, ending: Ending) -> str:
-    error = ending.error
-    if isinstance(error, ApprovalPending):
-        return ""
-    if isinstance(error, TimeoutError):
-        raise denied(request, "nobody answered in time")
-    if isinstance(error, Exception):
-        raise denied(request, f"asking failed ({one_line(error)})")
-    if error is not None:
-        return ""
-    by = approver_of(ending.value, request)
-    if mac(step.scope.saga.salt, step.arguments) != step.mac:
-        raise denied(
-            request,
-            "its arguments changed while the human was asked, or hold an object without a state, "
-            "to which no approval can be bound",
-        )
-    return by
 
 
 def _refused(step: Step, cut: BaseException) -> Protocol[BaseException]:

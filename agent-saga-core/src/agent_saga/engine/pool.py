@@ -4,7 +4,8 @@ Rules of this part:
 
 - Threads are daemons: a tool that never returns cannot keep the process from ending.
 - A job that nobody waits for any more (its call was given up) does not count against the bound, so
-  hanging tools cannot starve the others.
+  hanging tools cannot starve the others. When it ends after all, its thread ends too, so that the
+  bound holds.
 - Giving a job up is atomic: either it had not started and never will, or it had ended and its
   ending is used, or it is running and its ending goes to `late`.
 - A forked child starts with an empty pool.
@@ -138,6 +139,9 @@ class ToolPool:
     def _work(self) -> None:
         while True:
             with self._lock:
+                if self._started - self._abandoned > self.threads:
+                    self._started -= 1  # another thread has taken the place of this one meanwhile
+                    return
                 while not self._jobs:
                     self._idle += 1
                     self._wake.wait()

@@ -17,6 +17,7 @@ runs again only when it is known not to have happened, or when the tool is idemp
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agent_saga.controls.control import Wait
@@ -128,6 +129,7 @@ def _forbidden(step: Step, cut: BaseException) -> Protocol[Outcome]:
 
 def _prepared(step: Step, form: Form) -> Protocol[BaseException | None]:
     args, kwargs = called(form, {"args": step.arguments, "idempotency_key": step.idempotency_key()})
+    step.shown = True
     ending: Ending = yield Call(
         form.fn,
         args,
@@ -213,16 +215,17 @@ def _call(step: Step, form: Form, purpose: str) -> Call:
         kwargs = {**kwargs, "idempotency_key": step.idempotency_key(purpose)}
     if tool.window is not None and step.first_at is None:
         step.first_at = step.scope.saga.engine.clock.monotonic()
+    engine = step.scope.saga.engine
     return Call(
         form.fn,
         step.args,
         kwargs,
-        is_async=form.is_async,
-        timeout=tool.timeout or step.scope.saga.engine.timing.step_timeout,
-        late=lambda ending: late.arrived(step, form, ending),
-        loop_free=tool.loop_free,
+        form.is_async,
+        tool.timeout or engine.timing.step_timeout,
+        partial(late.arrived, step, form),
+        tool.loop_free,
         what=tool.name,
-        stopped=(lambda: stopped(step)) if step.scope.saga.engine.gate.stops else None,
+        stopped=partial(stopped, step) if engine.gate.stops else None,
     )
 
 
@@ -321,6 +324,7 @@ def _committed(step: Step, value: Any) -> tuple[Outcome, int]:
         seq, problem = journal.committed(step)
     except WALError as error:
         return Outcome(error=error), 0
+    step.call = None  # what was judged is of no more use; a saga may hold many steps
     saga.counts["committed"] += 1
     raised = None if problem is None else record_inverse_problem(step, problem)
     outcome = Outcome(value) if raised is None else Outcome(error=raised)
@@ -341,7 +345,7 @@ def _durably(step: Step) -> bool:
 
 def _waited(step: Step, outcome: Outcome, seq: int) -> Protocol[Outcome]:
     """Wait for an outcome's record; return what the caller gets then."""
-    cut = yield Durable(seq) if _durably(step) else HandedOver(seq, sync=not step.tool.reversible)
+    cut = yield Durable(seq) if _durably(step) else HandedOver(seq, asked=True)
     return outcome if cut is None else Outcome(error=cut)
 
 

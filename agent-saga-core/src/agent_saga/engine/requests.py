@@ -82,10 +82,12 @@ class HandedOver(Struct, eq=False, gc=False):
     Attributes:
         seq: the record's sequence.
         sync: start its sync at once, without waiting for it.
+        asked: `hand_over` was asked for that already, and left the record to a batch.
     """
 
     seq: int
     sync: bool = True
+    asked: bool = False
 
 
 class Sleep(Struct, eq=False, gc=False):

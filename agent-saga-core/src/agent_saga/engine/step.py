@@ -60,7 +60,7 @@ class Step(Struct, eq=False):
         approved_by, approved_rules: who let the effect through, and under which rules.
         call: what the gate judged and what was taken for it; None where nothing is judged.
         requests: what humans were asked about it and approved.
-        named: the caller named the arguments.
+        named: the caller named the arguments. shown: code of the user's has held their dict.
         keyed: its caller gave it a key, and may ask for its result again.
         owner: the object whose method the tool is, if any; the same call on another is another
             step.
@@ -109,6 +109,7 @@ class Step(Struct, eq=False):
     undo_since: float | None = None
     undo_left: Attempt | None = None
     replayable: bool = True
+    shown: bool = False
     requests: tuple[ApprovalRequest, ...] = ()
     waiters: list[Callable[[], None]] | None = None
 
@@ -140,6 +141,7 @@ class Step(Struct, eq=False):
 
     def sources(self, *, keyed: bool = True) -> dict[str, Any]:
         """Return what helpers of this step may ask for by name; the key only if it is wanted."""
+        self.shown = True
         sources = {"result": self.result, "args": self.arguments, "prepared": self.prepared}
         if keyed:
             sources["idempotency_key"] = self.idempotency_key()

@@ -32,7 +32,7 @@ from agent_saga.domain.lifecycle import saga_after, step_after
 from agent_saga.domain.records import BESIDE, Ev
 from agent_saga.domain.templates import Template
 from agent_saga.engine.forms import Form
-from agent_saga.engine.journal import recorded_key
+from agent_saga.engine.payloads import recorded_key
 from agent_saga.engine.ports import Engine
 from agent_saga.engine.saga import Saga
 from agent_saga.engine.scope import Scope

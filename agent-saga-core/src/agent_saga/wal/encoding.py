@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Final
 
@@ -33,6 +34,7 @@ __all__ = [
     "arguments",
     "assert_no_secrets",
     "compose",
+    "composed",
     "count",
     "decode",
     "exact",
@@ -55,6 +57,8 @@ class Fragment(bytes):
 
     __slots__ = ()
 
+
+_ONLY_FRAGMENTS: Final = frozenset({Fragment})
 
 EMPTY: Final = Fragment(b"{}")
 """The payload of a record that has nothing more to say."""
@@ -151,12 +155,19 @@ def compose(**fields: Fragment) -> Fragment:
     Raises:
         TypeError: a value was not encoded by this module.
     """
+    return composed(fields)
+
+
+def composed(fields: Mapping[str, Fragment]) -> Fragment:
+    """Join encoded values as `compose` does.
+
+    Raises:
+        TypeError: a value was not encoded by this module.
+    """
     names, values = tuple(fields), tuple(fields.values())
-    form = _layouts.get(names) or _layout(names)
-    for value in values:
-        if type(value) is not Fragment:
-            raise TypeError("A field was not encoded by agent_saga.wal.encoding.")
-    return Fragment(form % values)
+    if not _ONLY_FRAGMENTS.issuperset(map(type, values)):
+        raise TypeError("A field was not encoded by agent_saga.wal.encoding.")
+    return Fragment((_layouts.get(names) or _layout(names)) % values)
 
 
 def _layout(names: tuple[str, ...]) -> bytes:

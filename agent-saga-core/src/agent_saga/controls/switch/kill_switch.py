@@ -4,8 +4,8 @@ Rules of this part:
 
 - Asked when a step is judged, after every wait, and once more between the durable intent and the
   call. So a step that is not announced when a halt is acknowledged does not take effect.
-- The document is read again when its signal moved, and at least once a second. A store without a
-  signal is read every time.
+- The document is read again when its signal moved, and at least once a second (a quarter more while
+  a step is reading it). A store without a signal is read every time.
 - A store that does not answer: what was read last counts for `grace` seconds, and then every step
   is refused. A process that never read it refuses from its first step on, and so does one that has
   heard of a change and cannot read it. A damaged, emptied or lost document refuses at once. Fails
@@ -50,6 +50,9 @@ GRACE: Final = 30.0
 
 REREAD: Final = 1.0
 """Seconds after which the document is read again although nobody rang."""
+
+READING: Final = 0.25
+"""Seconds for which a reading that fell due serves other steps, which go on meanwhile."""
 
 _LOOK_SERVES: Final = 0.01
 """Seconds for which one look at the signal serves the steps that were announced before it."""
@@ -112,7 +115,7 @@ class KillSwitch(Control):
         self._clock = SYSTEM_CLOCK if clock is None else clock
         self._wal: BaseWAL | None = None
         self._known: _Known | None = None
-        self._looked_at = 0.0
+        self._looked_at = self._read_until = 0.0
 
     @property
     def store(self) -> SwitchStore:
@@ -148,7 +151,7 @@ class KillSwitch(Control):
             Quarantined: its saga is quarantined.
         """
         known, now = self._known, time.monotonic()
-        if known is None or now - known.at > REREAD or self._moved(known, now):
+        if known is None or self._old(known, now) or self._moved(known, now):
             return self._asking(call)
         if known.some:
             self._judge(call, known.switches)
@@ -161,7 +164,7 @@ class KillSwitch(Control):
         milliseconds: whoever halts after the look finds them among those in flight.
         """
         known, now = self._known, time.monotonic()
-        if known is None or now - known.at > REREAD:
+        if known is None or self._old(known, now):
             return self._asking(call)
         served = call.announced <= self._looked_at and now - self._looked_at < _LOOK_SERVES
         if not served and self._moved(known, now):
@@ -173,7 +176,7 @@ class KillSwitch(Control):
     def calm(self, *, look: bool) -> bool:
         """Say that nothing is halted, as was read last; `look` also at whether that still holds."""
         known, now = self._known, time.monotonic()
-        if known is None or known.some or now - known.at > REREAD:
+        if known is None or known.some or self._old(known, now):
             return False
         return not (look and self._moved(known, now))
 
@@ -192,7 +195,7 @@ class KillSwitch(Control):
         leaves it to recovery.
         """
         known, now = self._known, time.monotonic()
-        if known is None or now - known.at > REREAD or self._moved(known, now):
+        if known is None or self._old(known, now) or self._moved(known, now):
             return self._asking_for(saga)
         self._undone(saga, known.switches)
         return None
@@ -224,6 +227,19 @@ class KillSwitch(Control):
         """Return the address of the log that a person has to name to lift what is set."""
         wal = self._wal if self._store is None else self._store.wal or self._wal
         return wal.address if wal is not None and wal.address.startswith("file:") else ""
+
+    def _old(self, known: _Known, now: float) -> bool:
+        """Say whether a step has to read the document although nobody rang.
+
+        One step's reading serves all that come while it lasts, unless it lasts long.
+        """
+        age = now - known.at
+        if age <= REREAD:
+            return False
+        if age <= REREAD + READING and now < self._read_until:
+            return False
+        self._read_until = now + READING
+        return True
 
     def _moved(self, known: _Known, now: float) -> bool:
         """Say whether the document may have changed; a look that finds nothing serves others."""

@@ -1,0 +1,35 @@
+"""What the caller of a boundary is told of its end: the error, with the report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_saga.engine.payloads import error_text
+from agent_saga.errors import AgentSagaError, SagaAborted, one_line
+
+if TYPE_CHECKING:
+    from agent_saga.domain.report import RollbackReport
+
+
+def cause_of(failure: BaseException) -> str:
+    """Return why a boundary failed, as the log tells it."""
+    text = error_text(failure) or {}
+    return f"{text.get('type', '')}: {text.get('message', '')}"
+
+
+def annotated(error: BaseException, report: RollbackReport) -> BaseException:
+    """Give an error that passes on unchanged the report."""
+    error.add_note(report.summary())
+    error.saga_report = report  # type: ignore[attr-defined]
+    return error
+
+
+def aborted(report: RollbackReport, cause: BaseException) -> SagaAborted:
+    """Return the error that tells a caller that the boundary failed, and what was undone."""
+    hint = cause.fix if isinstance(cause, AgentSagaError) else ""
+    return SagaAborted(
+        f"{one_line(cause)}\n{report.summary()}",
+        cause=cause,
+        report=report,
+        fix=hint if report.clean else report.next_command(),
+    )
