@@ -21,7 +21,7 @@ from agent_saga.controls.control import CallView, Evaluate, Use, Wait
 from agent_saga.controls.gate import APPROVALS, Ask
 from agent_saga.domain.lifecycle import StepState
 from agent_saga.engine import journal
-from agent_saga.engine.asking import asked, consumed
+from agent_saga.engine.asking import asked, asked_about_failure, consumed
 from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.requests import Call, Ending, HandedOver, Protocol
 from agent_saga.errors import RefusedError, WALError, one_line
@@ -32,6 +32,20 @@ if TYPE_CHECKING:
 
     from agent_saga.engine.saga import Saga
     from agent_saga.engine.step import Step
+
+__all__ = [
+    "asked_about_failure",
+    "carried_out",
+    "changed",
+    "decided",
+    "handed_back",
+    "judged",
+    "judged_again",
+    "kept_from_undoing",
+    "rechecked",
+    "stopped",
+    "told",
+]
 
 log = logging.getLogger("agent_saga.engine")
 _FIXED: Final = frozenset({str, int, float, bool, bytes, type(None)})

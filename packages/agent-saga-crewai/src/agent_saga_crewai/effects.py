@@ -29,10 +29,10 @@ from crewai.tools.tool_failure import ToolFailure, ToolFailureReason
 from agent_saga.controls.approvals import request_id
 from agent_saga.controls.waiting import answers_here
 from agent_saga.domain import identity
+from agent_saga.engine.asking import FAILURE_RULE, asked_about_failure
 from agent_saga.engine.boundary import current_scope
 from agent_saga.engine.drive_async import AsyncDriver
 from agent_saga.engine.drive_sync import SyncDriver
-from agent_saga.engine.judging import FAILURE_RULE, asked_about_failure
 from agent_saga.engine.requests import Protocol
 from agent_saga.engine.scope import Scope
 from agent_saga.engine.wrap import Invocation, SagaTool
