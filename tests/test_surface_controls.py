@@ -1,4 +1,7 @@
-"""The controls work exactly as their users' documents write them: limits, rules, breaker."""
+"""The controls work exactly as their users' documents write them: scopes, rules, breaker.
+
+The whole gate, as it is pasted, is in the core's own tests (`controls/test_gate_as_pasted.py`).
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,9 @@ import pytest
 from agent_saga import (
     AgentKit,
     BreakerPolicy,
-    BudgetLimit,
     CircuitBreaker,
     CircuitOpen,
-    ConsoleApprovals,
     FileWAL,
-    LimitExceeded,
     PreFlightGate,
     RateLimit,
     RefusedError,
@@ -37,47 +37,6 @@ def wal(tmp_path: Path) -> Any:
     log = FileWAL(tmp_path / "agent-saga.wal")
     yield log
     log.close()
-
-
-def test_the_gate_as_pasted(wal: FileWAL, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", None)
-    gate = PreFlightGate(
-        limits=[
-            BudgetLimit("daily-spend", arg="amount", max_total=50_000, window=86_400),
-            BudgetLimit(
-                "per-customer",
-                arg="amount",
-                max_total=1_000,
-                window=86_400,
-                scope=by_arg("customer_id"),
-            ),
-            RateLimit("velocity", max_calls=20, window=60, scope=by_tool),
-            BudgetLimit(
-                "wire-ceiling",
-                arg="amount",
-                max_total=250_000,
-                window=86_400,
-                escalate_to_human=True,
-            ),
-        ],
-        approval_provider=ConsoleApprovals(),
-    )
-    kit = AgentKit("my-agent", gate=gate, wal=wal)
-    done: list[Any] = []
-    charge = kit.safe_tool(
-        lambda customer_id, amount: done.append((customer_id, amount)), "COMPENSABLE", name="charge"
-    )
-    ping = kit.safe_tool(lambda: done.append("ping"), "REVERSIBLE", name="ping")
-    with kit.transaction():
-        for number in range(11):
-            charge(f"cus_{number}", 1_000)
-        with pytest.raises(LimitExceeded, match="per-customer"):
-            charge("cus_1", 1)
-        for _ in range(20):
-            ping()
-        with pytest.raises(LimitExceeded, match="velocity"):
-            ping()
-    assert len(done) == 31
 
 
 def test_combined_scopes_and_rule_predicates_as_pasted(wal: FileWAL) -> None:

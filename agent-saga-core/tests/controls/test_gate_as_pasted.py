@@ -17,6 +17,7 @@ from agent_saga import (
     EscalationLevel,
     FileApprovalStore,
     FileWAL,
+    LimitExceeded,
     PreFlightGate,
     RateLimit,
     RefusedError,
@@ -109,6 +110,12 @@ async def _charged(gate, wal, desk):
         return {"id": "c"}
 
     tool = kit.safe_tool(charge, "COMPENSABLE", lambda _: Compensation.none("only counted"))
+    pings = []
+
+    async def ping() -> None:
+        pings.append(1)
+
+    ping = kit.safe_tool(ping, "REVERSIBLE")
     async with kit.transaction():
         await tool(customer_id="a", amount=900)
         with pytest.raises(RefusedError) as caught:
@@ -116,6 +123,11 @@ async def _charged(gate, wal, desk):
         assert caught.value.rule == "per-customer"
         await tool(customer_id="b", amount=600)  # 1,500 in all: as much as nobody is asked about
         await tool(customer_id="c", amount=200)  # above the ceiling: a human is asked
+        for _ in range(20):
+            await ping()
+        with pytest.raises(LimitExceeded, match="velocity"):
+            await ping()
+    assert pings == [1] * 20
     assert done == [("a", 900), ("b", 600), ("c", 200)]
     (told,) = desk.told
     assert (told["rule"], told["targets"]) == ("wire-ceiling", ["@oncall"])

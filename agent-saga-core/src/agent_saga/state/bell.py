@@ -14,14 +14,14 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
-from weakref import WeakKeyDictionary
 
 from agent_saga.observe.files import open_by_name
-from agent_saga.state.memory import MemoryStateStore
+from agent_saga.state.beside import Beside, append_line
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from agent_saga.state.base import StateStore
 
 __all__ = ["Bell", "FileBell", "MemoryBell", "bell_of"]
@@ -96,20 +96,16 @@ class FileBell:
 
     def ring(self, name: str) -> None:
         """Ring with a name; a bell that cannot be rung is heard by those who look themselves."""
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         with contextlib.suppress(OSError):
             with contextlib.suppress(FileNotFoundError):
                 if self.path.stat().st_size > _LONGEST:
                     self.path.unlink()
-            descriptor = open_by_name(self.path, flags)
-            try:
-                os.write(descriptor, f"{name}\n".encode("ascii", "replace"))
-            finally:
-                os.close(descriptor)
+            append_line(self.path, f"{name}\n".encode("ascii", "replace"), durable=False)
 
 
-_in_memory: Final[WeakKeyDictionary[StateStore, dict[str, MemoryBell]]] = WeakKeyDictionary()
-_making = threading.Lock()
+_bells: Final = Beside(
+    MemoryBell, lambda path, name: FileBell(path.with_name(f"{path.name}.{name}"))
+)
 
 
 def bell_of(store: StateStore, name: str) -> Bell | None:
@@ -119,10 +115,4 @@ def bell_of(store: StateStore, name: str) -> Bell | None:
         store: the state store.
         name: what it rings for, as a part of a file's name.
     """
-    if isinstance(store, MemoryStateStore):
-        with _making:
-            return _in_memory.setdefault(store, {}).setdefault(name, MemoryBell())
-    path = getattr(store, "path", None)
-    if isinstance(path, Path) and not store.capabilities.multi_host:
-        return FileBell(path.with_name(f"{path.name}.{name}"))
-    return None
+    return _bells.of(store, name)

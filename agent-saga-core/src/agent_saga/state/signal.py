@@ -17,15 +17,15 @@ from __future__ import annotations
 
 import os
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
-from weakref import WeakKeyDictionary
 
 from agent_saga.errors import StateError
-from agent_saga.observe.files import open_by_name, read_by_name
-from agent_saga.state.memory import MemoryStateStore
+from agent_saga.observe.files import read_by_name
+from agent_saga.state.beside import Beside, append_line
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from agent_saga.state.base import StateStore
 
 __all__ = ["FileSignal", "MemorySignal", "Signal", "signal_of"]
@@ -138,18 +138,8 @@ class FileSignal:
         Raises:
             StateError: it could not be written; other processes see the change later.
         """
-        line = b"%d\n" % rev
         try:
-            made = not self.path.exists()
-            descriptor = open_by_name(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-            try:
-                if os.write(descriptor, line) != len(line):
-                    raise OSError("the disk is full")
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            if made:
-                _sync_folder(self.path.parent)
+            append_line(self.path, b"%d\n" % rev, durable=True)
         except OSError as error:
             raise StateError(
                 f"The signal {self.path} could not be written: {error}.",
@@ -163,8 +153,10 @@ class FileSignal:
         )
 
 
-_in_memory: Final[WeakKeyDictionary[StateStore, dict[str, MemorySignal]]] = WeakKeyDictionary()
-_making = threading.Lock()
+_signals: Final = Beside(
+    MemorySignal,
+    lambda path, name: FileSignal(path.with_name(f"{path.stem}.{name}{path.suffix}")),
+)
 
 
 def signal_of(store: StateStore, name: str) -> Signal | None:
@@ -174,20 +166,4 @@ def signal_of(store: StateStore, name: str) -> Signal | None:
         store: the state store.
         name: what is rung about, as a part of a file's name.
     """
-    if isinstance(store, MemoryStateStore):
-        with _making:
-            return _in_memory.setdefault(store, {}).setdefault(name, MemorySignal())
-    path = getattr(store, "path", None)
-    if isinstance(path, Path) and not store.capabilities.multi_host:
-        return FileSignal(path.with_name(f"{path.stem}.{name}{path.suffix}"))
-    return None
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name == "nt":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    return _signals.of(store, name)

@@ -26,11 +26,12 @@ from agent_saga.domain.effective import facts_of
 from agent_saga.domain.records import Ev
 from agent_saga.errors import WALError
 from agent_saga.wal.departed import writers_that_left
+from agent_saga.wal.descriptor import HeldDescriptor
 from agent_saga.wal.directory import POISONED_FILE, WRITERS
 from agent_saga.wal.format import Record
 from agent_saga.wal.lines import segments_in
 from agent_saga.wal.lock import LOCK_FILE
-from agent_saga.wal.os_port import OsPort, restart_after_fork
+from agent_saga.wal.os_port import OsPort
 from agent_saga.wal.reader import scan_writer, writers_of
 
 __all__ = [
@@ -53,30 +54,18 @@ _WHOLE_NS: Final = 1_000_000_000
 """A file system may give one time to all writes of a tick; a coarse one, of two seconds."""
 
 
-class DeadWriter:
+class DeadWriter(HeldDescriptor):
     """A writer that is proved dead, for as long as this is open.
 
     Attributes:
         writer: its id.
     """
 
-    __slots__ = ("__weakref__", "_fd", "_port", "writer")
+    __slots__ = ("writer",)
 
     def __init__(self, port: OsPort, writer: str, fd: int) -> None:
-        self._port = port
-        self._fd = fd
+        super().__init__(port, fd)
         self.writer = writer
-        restart_after_fork(self)
-
-    def close(self) -> None:
-        """Give its lock back."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            self._port.close(fd)
-
-    def restart_in_child(self) -> None:
-        """In a forked child: let go of it; the parent still holds it."""
-        self.close()
 
     def __enter__(self) -> Self:
         return self

@@ -12,16 +12,16 @@ Rules of this part:
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from types import TracebackType
 from typing import Final, Self
 
 from agent_saga.errors import WALPathError, WALStalled
+from agent_saga.wal.descriptor import HeldDescriptor
 from agent_saga.wal.directory import WRITERS
 from agent_saga.wal.lines import segments_in
-from agent_saga.wal.os_port import OsPort, restart_after_fork
+from agent_saga.wal.os_port import OsPort
 from agent_saga.wal.switch import DRAFT, Plan, read_plan
 
 __all__ = ["DirectoryLock", "View"]
@@ -30,7 +30,7 @@ _LONGEST: Final = 30.0
 _PAUSE: Final = 0.002
 
 
-class DirectoryLock:
+class DirectoryLock(HeldDescriptor):
     """A lock on a directory, for as long as this is open.
 
     Args:
@@ -44,12 +44,10 @@ class DirectoryLock:
         OSError: the directory cannot be opened or locked.
     """
 
-    __slots__ = ("__weakref__", "_fd", "_port")
+    __slots__ = ()
 
     def __init__(self, port: OsPort, path: str, *, shared: bool, longest: float = _LONGEST) -> None:
-        self._port = port
-        self._fd = port.open(path, os.O_RDONLY)
-        restart_after_fork(self)
+        super().__init__(port, port.open(path, os.O_RDONLY))
         take = port.flock_shared if shared else port.flock
         deadline = time.monotonic() + longest
         try:
@@ -59,18 +57,6 @@ class DirectoryLock:
         except BaseException:
             self.close()
             raise
-
-    def close(self) -> None:
-        """Give the lock back."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            # A close that fails still gives the descriptor, and so the lock, back.
-            with contextlib.suppress(OSError):
-                self._port.close(fd)
-
-    def restart_in_child(self) -> None:
-        """In a forked child: let go of it; the parent still holds it."""
-        self.close()
 
 
 def _check_time(path: str, deadline: float, longest: float) -> None:

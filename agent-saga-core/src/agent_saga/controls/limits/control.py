@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from agent_saga.controls.amounts import Number
 from agent_saga.controls.control import CallView, Control, Judge, Use, Wait
@@ -30,6 +30,7 @@ from agent_saga.errors import RefusedError, one_line
 
 __all__ = ["MemoryLimits", "SharedLimits", "Want", "limits_control"]
 
+S = TypeVar("S", MemoryLimitStore, LimitStore)
 Want: TypeAlias = tuple[Limit, str, Number]
 Policing: TypeAlias = tuple[Limit, str | None]
 """A limit of a tool, and its scope; None where that depends on the call."""
@@ -79,8 +80,8 @@ def refuse_or_ask(call: CallView, overs: Sequence[Over]) -> None:
         call.ask(one.limit.name, one.reason)
 
 
-class MemoryLimits(Control):
-    """Limits whose counts live in this process.
+class _Limits(Control, Generic[S]):
+    """Limits of one gate, wherever they are counted.
 
     Args:
         limits: of one gate.
@@ -90,51 +91,9 @@ class MemoryLimits(Control):
     name = LIMITS
     reads_arguments = True
 
-    def __init__(self, limits: Sequence[Limit], store: MemoryLimitStore) -> None:
+    def __init__(self, limits: Sequence[Limit], store: S) -> None:
         self.limits = tuple(limits)
-        self.store = store
-
-    def check(self, call: CallView) -> None:
-        """Take what the call wants, all of it or nothing."""
-        self._judged(policing(self.limits, call), call)
-
-    def planned(self, call: CallView) -> Judge | None:
-        """Leave out the limits that do not police this tool."""
-        limits = policing(self.limits, call)
-        return partial(self._judged, limits) if limits else None
-
-    def _judged(self, limits: Sequence[Policing], call: CallView) -> None:
-        if call.repeated or (call.held is not None and LIMITS in call.held):
-            return
-        asked = wants(limits, call)
-        if asked:
-            taken, overs = self.store.take(asked, call.approved)
-            if overs:
-                refuse_or_ask(call, overs)
-            else:
-                call.hold(LIMITS, taken)
-
-    def release(self, call: CallView) -> None:
-        """Hand back what the call took; it did not start."""
-        taken = (call.held or {}).pop(LIMITS, None)
-        if taken:
-            self.store.give_back(taken)
-
-
-class SharedLimits(Control):
-    """Limits whose counts lie in a state store.
-
-    Args:
-        limits: of one gate.
-        store: where they are counted.
-    """
-
-    name = LIMITS
-    reads_arguments = True
-
-    def __init__(self, limits: Sequence[Limit], store: LimitStore) -> None:
-        self.limits = tuple(limits)
-        self.store = store
+        self.store: S = store
 
     def check(self, call: CallView) -> Wait | None:
         """Take what the call wants, all of it or nothing."""
@@ -144,6 +103,36 @@ class SharedLimits(Control):
         """Leave out the limits that do not police this tool."""
         limits = policing(self.limits, call)
         return partial(self._judged, limits) if limits else None
+
+    def _judged(self, limits: Sequence[Policing], call: CallView) -> Wait | None:
+        """Take what the call wants of these limits, or refuse it."""
+        raise NotImplementedError
+
+
+class MemoryLimits(_Limits[MemoryLimitStore]):
+    """Limits whose counts live in this process."""
+
+    def _judged(self, limits: Sequence[Policing], call: CallView) -> None:
+        if call.repeated or (call.held is not None and LIMITS in call.held):
+            return
+        asked = wants(limits, call)
+        if not asked:
+            return
+        taken, overs = self.store.take(asked, call.approved)
+        if overs:
+            refuse_or_ask(call, overs)
+        else:
+            call.hold(LIMITS, taken)
+
+    def release(self, call: CallView) -> None:
+        """Hand back what the call took; it did not start."""
+        taken = (call.held or {}).pop(LIMITS, None)
+        if taken:
+            self.store.give_back(taken)
+
+
+class SharedLimits(_Limits[LimitStore]):
+    """Limits whose counts lie in a state store."""
 
     def _judged(self, limits: Sequence[Policing], call: CallView) -> Wait | None:
         if call.repeated or (call.held is not None and LIMITS in call.held):

@@ -18,7 +18,7 @@ import asyncio
 import functools
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -57,6 +57,34 @@ class SharedTaken(NamedTuple):
         """Return it as the announcement carries it."""
         amount = "" if self.amount is None else text_of(self.amount)
         return [self.key, amount, self.window, self.scope]
+
+
+class _Asked(NamedTuple):
+    """What a call asks of one count; `label` is its scope as people may read it."""
+
+    key: str
+    limit: Limit
+    scope: str
+    amount: Number
+    label: str
+
+    @property
+    def taken(self) -> SharedTaken:
+        """What the call holds once it was taken."""
+        return SharedTaken(self.key, self.amount, self.limit.window, self.label)
+
+
+def _overs(
+    name: str, approved: Container[str], asked: Sequence[_Asked], counts: Sequence[Count]
+) -> list[Over]:
+    """Return the limits that a call would go over; what a human approved, or it holds, is none."""
+    return [
+        over(one.limit, one.scope, one.amount, count.window, count.axis.now)
+        for one, count in zip(asked, counts, strict=True)
+        if name not in count.held
+        and one.limit.name not in approved
+        and add(count.used, one.amount) > one.limit.most
+    ]
 
 
 class LimitStore:
@@ -113,11 +141,15 @@ class LimitStore:
         It answers with what was taken, and with the limits that the call is over. Should it fail,
         the call holds what it may have taken, so that it is handed back.
         """
-        keys = [count_key(limit.name, scope) for limit, scope, _ in wants]
+        asked = [
+            _Asked(count_key(limit.name, scope), limit, scope, amount, _label(scope))
+            for limit, scope, amount in wants
+        ]
+        keys = [one.key for one in asked]
         call.hold("limits", [SharedTaken(key, None, 0.0, "") for key in keys])
         with self._noting:
             settled = {key: tuple(self._settled.get(key, ())) for key in keys}
-        rule = self._rule(call, wants, keys, settled)
+        rule = functools.partial(self._take, call, asked, settled)
         return self._when_ready(keys, rule, settled)
 
     def giving_back(self, call: CallView, taken: Sequence[SharedTaken]) -> Use:
@@ -150,50 +182,43 @@ class LimitStore:
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _rule(
+    def _take(
         self,
         call: CallView,
-        wants: Sequence[tuple[Limit, str, Number]],
-        keys: Sequence[str],
+        asked: Sequence[_Asked],
         settled: Mapping[str, Sequence[str]],
-    ) -> Callable[[Docs], Change[tuple[list[SharedTaken], list[Over]]]]:
+        docs: Docs,
+    ) -> Change[tuple[list[SharedTaken], list[Over]]]:
+        """Take all that a call asks for, or nothing if it is over a limit.
+
+        It is the rule of one transaction: pure over the documents, and run again if it must be.
+
+        Args:
+            call: the call.
+            asked: what it asks of each count.
+            settled: the calls whose announcements are out, by count; they need no name any more.
+            docs: the counts' documents.
+
+        Returns:
+            What was taken, or the limits that the call is over.
+        """
         name = name_of(call.saga, call.step, call.generation)
+        now = self._now()
+        counts = [Count(docs[one.key], now, one.limit.window) for one in asked]
+        overs = _overs(name, call.approved, asked, counts)
+        if overs:
+            return Change(([], overs))
         stays = call.semantics is ActionSemantics.REVERSIBLE
-        forced = call.approved
-        labels = [_label(scope) for _, scope, _ in wants]
-
-        def rule(docs: Docs) -> Change[tuple[list[SharedTaken], list[Over]]]:
-            now = self._now()
-            counts = [
-                Count(docs[key], now, limit.window)
-                for key, (limit, _, _) in zip(keys, wants, strict=True)
-            ]
-            overs = [
-                over(limit, scope, amount, count.window, count.axis.now)
-                for count, (limit, scope, amount) in zip(counts, wants, strict=True)
-                if name not in count.held
-                and limit.name not in forced
-                and add(count.used, amount) > limit.most
-            ]
-            if overs:
-                return Change(([], overs))
-            writer = self._writer()
-            put: dict[str, Any] = {}
-            for key, label, count, (limit, _, amount) in zip(
-                keys, labels, counts, wants, strict=True
-            ):
-                for old in settled[key]:
-                    count.settle(old)
-                count.about = {"limit": limit.name, "scope": label, "most": text_of(limit.most)}
-                count.take(name, amount, writer, stays=stays)
-                put[key] = count.document()
-            taken = [
-                SharedTaken(key, amount, limit.window, label)
-                for key, label, (limit, _, amount) in zip(keys, labels, wants, strict=True)
-            ]
-            return Change((taken, []), put)
-
-        return rule
+        writer = self._writer()
+        put: dict[str, Any] = {}
+        for one, count in zip(asked, counts, strict=True):
+            for old in settled[one.key]:
+                count.settle(old)
+            most = text_of(one.limit.most)
+            count.about = {"limit": one.limit.name, "scope": one.label, "most": most}
+            count.take(name, one.amount, writer, stays=stays)
+            put[one.key] = count.document()
+        return Change(([one.taken for one in asked], []), put)
 
     def _when_ready(
         self,
