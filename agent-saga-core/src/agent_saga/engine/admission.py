@@ -112,6 +112,20 @@ def _owned_by(step: Step, owner: object) -> bool:
     return step.owner is owner or step.owner is RECORDED
 
 
+def drafted(call: Invocation) -> Step | None:
+    """Return a step as a keyed call would make it, and register none; None if the call is one."""
+    saga, key = call.scope.saga, call.key
+    if key is None:
+        return None
+    encoded, faithful, mac = arguments(saga.salt, call.arguments)
+    step_key = identity.given_key(_GIVEN_PATH, call.tool.name, key)
+    with saga.lock:
+        if step_key in saga.keyed:
+            return None
+        step_id = identity.step_id(saga.id, step_key)
+        return _made(call, step_key, step_id, encoded, faithful, mac)
+
+
 def _new(saga: Saga, call: Invocation, encoded: Fragment, faithful: bool, mac: bytes) -> Step:
     """Make and register a step; the saga's lock is held."""
     scope, tool, key = call.scope, call.tool, call.key
@@ -126,10 +140,25 @@ def _new(saga: Saga, call: Invocation, encoded: Fragment, faithful: bool, mac: b
     else:
         step_key = identity.given_key(_GIVEN_PATH, tool.name, key)
         step_id = identity.step_id(saga.id, step_key)
-    step = Step(
-        scope,
-        tool,
-        step_key,
+    step = _made(call, step_key, step_id, encoded, faithful, mac)
+    saga.steps[step_id] = step
+    if key is not None:
+        saga.keyed[step_key] = step
+    return step
+
+
+def _made(
+    call: Invocation,
+    key: identity.StepKey,
+    step_id: str,
+    encoded: Fragment,
+    faithful: bool,
+    mac: bytes,
+) -> Step:
+    return Step(
+        call.scope,
+        call.tool,
+        key,
         step_id,
         call.arguments,
         call.args,
@@ -137,15 +166,11 @@ def _new(saga: Saga, call: Invocation, encoded: Fragment, faithful: bool, mac: b
         encoded,
         faithful,
         mac,
-        key is not None,
+        call.key is not None,
         call.named,
         call.owner,
-        saga.order(),
+        call.scope.saga.order(),
     )
-    saga.steps[step_id] = step
-    if key is not None:
-        saga.keyed[step_key] = step
-    return step
 
 
 def _check_suspendable(tool: Tool) -> None:

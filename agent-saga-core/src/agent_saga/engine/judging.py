@@ -24,7 +24,7 @@ from agent_saga.engine import journal
 from agent_saga.engine.asking import asked, asked_about_failure, consumed
 from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.requests import Call, Ending, HandedOver, Protocol
-from agent_saga.errors import RefusedError, WALError, one_line
+from agent_saga.errors import ApprovalPending, RefusedError, WALError, one_line
 from agent_saga.wal.encoding import mac, same_arguments
 
 if TYPE_CHECKING:
@@ -102,6 +102,18 @@ def decided(step: Step, verdict: Verdict) -> Protocol[BaseException | None]:
         elif verdict is None:
             cut = yield from consumed(step)
             return cut if cut is None else (yield from _refused(step, cut))
+
+
+def pending_question(step: Step) -> Protocol[ApprovalPending | None]:
+    """Ask about a step that is not made; return the question that waits for a human, or None."""
+    verdict: Verdict = judged(step)
+    while isinstance(verdict, (Wait, Ask)):
+        if isinstance(verdict, Wait):
+            verdict = yield from _waited(step, verdict)
+        else:
+            cut = yield from asked(step, verdict)
+            verdict = _anew(step) if cut is None else cut
+    return verdict if isinstance(verdict, ApprovalPending) else None
 
 
 def judged_again(step: Step) -> Protocol[BaseException | None]:

@@ -27,10 +27,10 @@ from langgraph.errors import GraphInterrupt
 from agent_saga.domain.lifecycle import SagaState
 from agent_saga.engine.boundary import current_scope, last_reports
 from agent_saga.errors import ConfigurationError, SagaSuspended
+from agent_saga.kit.frameworks.recorded import Recorded
 from agent_saga_langgraph import place as places
 from agent_saga_langgraph.attempts import History
 from agent_saga_langgraph.plans import Asked, Plan
-from agent_saga_langgraph.recorded import Recorded
 from agent_saga_langgraph.running import Run
 from agent_saga_langgraph.telling import run_ended
 

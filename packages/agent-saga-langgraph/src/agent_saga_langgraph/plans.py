@@ -27,6 +27,7 @@ from agent_saga.engine.handle import SagaHandle, SagaScope
 from agent_saga.engine.tool import one_of
 from agent_saga.errors import ConfigurationError
 from agent_saga.kit.agent_kit import AgentKit
+from agent_saga.kit.frameworks.recorded import Recorded
 from agent_saga.kit.scopes import saga_scope
 from agent_saga.runtime.composition import Runtime, process_runtime
 from agent_saga_langgraph import place, threads, travel
@@ -34,7 +35,6 @@ from agent_saga_langgraph.asking import GraphAnswers, taken, to_keep
 from agent_saga_langgraph.attempts import History, attempts_of
 from agent_saga_langgraph.effects import failing
 from agent_saga_langgraph.lineage import Lineage
-from agent_saga_langgraph.recorded import Recorded
 from agent_saga_langgraph.threads import SAGA, Thread
 
 ON_TOOL_FAILURE = ("continue", "rollback", "ask")

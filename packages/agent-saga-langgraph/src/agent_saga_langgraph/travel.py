@@ -28,12 +28,12 @@ from agent_saga.engine.boundary import last_reports
 from agent_saga.engine.saga import Saga
 from agent_saga.errors import BranchRefused, SagaClosed, SagaError, UndoRefused
 from agent_saga.kit.agent_kit import AgentKit
+from agent_saga.kit.frameworks.recorded import Recorded
 from agent_saga.recovery.survey import Found
 from agent_saga.recovery.undo_steps import check_steps, stands, undo_steps
 from agent_saga.runtime.composition import process_runtime
 from agent_saga_langgraph import threads
 from agent_saga_langgraph.lineage import Lineage, Side
-from agent_saga_langgraph.recorded import Recorded
 from agent_saga_langgraph.threads import Thread
 
 __all__ = ["rollback_to", "rollback_to_sync"]

@@ -1,4 +1,4 @@
-"""What the log tells of the sagas of a thread; it is read, and nothing is changed."""
+"""What the log tells of the sagas of earlier runs; it is read, and nothing is changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent_saga.errors import ConfigurationError
 from agent_saga.recovery.claim import Place
 from agent_saga.recovery.proofs import Proofs
 from agent_saga.recovery.rebuild import rebuilt
-from agent_saga.recovery.survey import Found, look, look_at
+from agent_saga.recovery.survey import Found, look, look_at, survey
 from agent_saga.runtime.composition import Runtime
 from agent_saga.wal.file import FileWAL
 
@@ -44,8 +44,8 @@ class Recorded:
         wal = self._runtime.wal
         if not isinstance(wal, FileWAL):
             raise ConfigurationError(
-                f"The graph has a checkpointer, so its runs can be interrupted and gone on with by "
-                f"another process; that needs a log in files, not {wal.address}.",
+                f"The run can be interrupted and gone on with by another process; that needs a log "
+                f"in files, not {wal.address}.",
                 fix="Give the kit wal='a path'.",
             )
         return wal
@@ -58,9 +58,13 @@ class Recorded:
     def awaits(self, saga: str) -> object:
         """Return what a suspended saga keeps for whoever resumes it, or None."""
         found = self.found(saga)
-        records = found.effective.records if found is not None else ()
-        suspended = [record for record in records if record.event == Ev.SAGA_SUSPENDED]
-        return facts_of(suspended[-1]).get("awaits") if suspended else None
+        return None if found is None else _awaits(found)
+
+    def waiting(self) -> list[object]:
+        """Return what each saga that is suspended keeps for whoever resumes it."""
+        sagas = survey(self._wal.path).sagas.values()
+        suspended = [one for one in sagas if one.view.state is SagaState.SUSPENDED]
+        return [_awaits(one) for one in suspended]
 
     def found(self, saga: str) -> Found | None:
         """Return a saga; None when it left no record."""
@@ -78,3 +82,9 @@ class Recorded:
         engine = self._runtime.engine()
         now = engine.clock.monotonic()
         return rebuilt(engine, found, found.effective.epoch, dead_since=now)
+
+
+def _awaits(found: Found) -> object:
+    records = found.effective.records
+    suspended = [record for record in records if record.event == Ev.SAGA_SUSPENDED]
+    return facts_of(suspended[-1]).get("awaits") if suspended else None

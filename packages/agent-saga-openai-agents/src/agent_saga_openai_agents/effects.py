@@ -1,0 +1,223 @@
+"""One call of a tool's function as a step of the saga round it.
+
+Rules of this part:
+
+- Below every place where the framework turns an exception into text: so a step ends as its
+  function did, and not as the model is told.
+- What the model chose is recorded and judged, as it wrote it; what the framework injects is passed
+  on and stands in no record.
+- A call that the gate refuses had no effect and is no failure: the model is told rule and reason.
+- Where a tool failure is to undo the run (`on_tool_failure="rollback"`, or "ask" and a human's no),
+  the failure leaves the run at once, past every handler that would make it text. So does a halt,
+  and whatever says that the program or the saga is at fault.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from agents.exceptions import AgentsException
+
+from agent_saga.engine.asking import asked_about_failure
+from agent_saga.engine.boundary import current_scope
+from agent_saga.engine.drive_async import AsyncDriver
+from agent_saga.engine.drive_sync import SyncDriver
+from agent_saga.engine.foreseen import question_before
+from agent_saga.engine.requests import Protocol
+from agent_saga.engine.scope import Scope
+from agent_saga.engine.wrap import Invocation, SagaTool
+from agent_saga.errors import (
+    ApprovalPending,
+    ConfigurationError,
+    Halted,
+    NoBoundary,
+    Quarantined,
+    RefusedError,
+    SagaClosed,
+    SagaFenced,
+    SagaForked,
+    SagaUnwinding,
+    one_line,
+)
+from agent_saga.wal.encoding import mac
+from agent_saga_openai_agents.attempts import attempts_of
+from agent_saga_openai_agents.calls import Call, calling, running
+
+KEY: Final = "idempotency_key"
+_FAULTS = (
+    *(ConfigurationError, Halted, NoBoundary, Quarantined, SagaClosed),
+    *(SagaFenced, SagaForked, SagaUnwinding),
+)
+
+
+class RunLeft(AgentsException):
+    """What leaves a run at once; the framework passes it on unchanged.
+
+    Args:
+        cause: why.
+    """
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+class Effect:
+    """A function behind a tool, as a step.
+
+    Args:
+        tool: the function, declared and wrapped.
+        injected: the name of the parameter that the framework fills; empty without one.
+    """
+
+    __slots__ = ("_injected", "tool")
+
+    def __init__(self, tool: SagaTool[..., Any], injected: str = "") -> None:
+        self.tool = tool
+        self._injected = injected
+
+    def function(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what stands in the original's place, with its signature."""
+        form = self._coroutine() if self.tool.tool.form.is_async else self._plain()
+        return functools.wraps(original)(form)
+
+    def _plain(self) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            return self.run(args, kwargs)
+
+        return run
+
+    def _coroutine(self) -> Callable[..., Any]:
+        async def run(*args: Any, **kwargs: Any) -> Any:
+            return await self.arun(args, kwargs)
+
+        return run
+
+    def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Make the call on this thread."""
+        scope, call = current_scope.get(), calling.get()
+        if scope is None:
+            return self._noted(call, lambda: self.tool.invoke(None, args, kwargs, form="sync"))
+        token = calling.set(_inner(call))
+        try:
+            return self.invocation(scope, call, args, kwargs).run()
+        except Exception as error:
+            question = failure_question(error)
+            answer = None
+            if question is not None:
+                answer = SyncDriver(scope.saga.engine).drive(question)
+            _leave(call, error, answer)
+            raise
+        finally:
+            calling.reset(token)
+
+    async def arun(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Make the call on the event loop."""
+        scope, call = current_scope.get(), calling.get()
+        if scope is None:
+            return await self._noted(
+                call, lambda: self.tool.invoke(None, args, kwargs, form="async")
+            )
+        token = calling.set(_inner(call))
+        try:
+            return await self.invocation(scope, call, args, kwargs).start()
+        except Exception as error:
+            question = failure_question(error)
+            answer = None
+            if question is not None:
+                answer = await AsyncDriver(scope.saga.engine).drive(question)
+            _leave(call, error, answer)
+            raise
+        finally:
+            calling.reset(token)
+
+    async def asks(self, call: Call) -> bool:
+        """Say whether the gate has a question about a call that a run can wait for; note it."""
+        scope, run = current_scope.get(), running.get()
+        if scope is None or run is None or not run.waits or call.arguments is None:
+            return False
+        made = self.invocation(scope, call, (), {})
+        pending = await AsyncDriver(scope.saga.engine).drive(question_before(made))
+        if pending is not None:
+            run.questions[str(pending.question["id"])] = {**pending.question, "call": call.id}
+        return pending is not None
+
+    @staticmethod
+    def _noted(call: Call | None, run: Callable[[], Any]) -> Any:
+        try:
+            return run()
+        except RefusedError as refusal:
+            _leave(call, refusal, None)
+            raise
+
+    def invocation(
+        self, scope: Scope, call: Call | None, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Invocation:
+        """Return the call for the engine.
+
+        Raises:
+            ConfigurationError: the tool is bound to another kit than the boundary.
+        """
+        saga, tool, run = scope.saga, self.tool.tool, running.get()
+        if None not in (self.tool.kit, saga.kit) and saga.kit is not self.tool.kit:
+            raise ConfigurationError(
+                f"{tool.name} is bound to another kit than the boundary that it is called in.",
+                fix="Wrap the tool with the boundary's kit.",
+            )
+        if call is None or run is None or not call.id or call.arguments is None:
+            return Invocation(scope, tool, self._named(args, kwargs), args, kwargs, None)
+        fingerprint = mac(saga.salt, call.arguments)
+        key = attempts_of(saga).key(saga, tool, call, run, fingerprint)
+        return Invocation(scope, tool, dict(call.arguments), args, kwargs, key)
+
+    def _named(self, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+        given = self.tool.tool.form.named(args, kwargs)
+        return {name: value for name, value in given.items() if name not in (self._injected, KEY)}
+
+
+def _inner(call: Call | None) -> Call | None:
+    """Return what calls in the function's body are inside of; they have no id of their own."""
+    if call is None:
+        return None
+    inner = Call("", call.inside, None)
+    inner.released = call.released
+    return inner
+
+
+def failure_question(error: Exception) -> Protocol[BaseException | None] | None:
+    """Return the question whether a run goes on after a tool's failure; None if none is asked."""
+    step, run = getattr(error, "agent_saga_step", None), running.get()
+    if run is None or run.on_tool_failure != "ask" or step is None:
+        return None
+    if isinstance(error, (ApprovalPending, ConfigurationError, RefusedError)):
+        return None
+    return asked_about_failure(step, f"{step.tool.name} failed: {one_line(error)}")
+
+
+def _leave(call: Call | None, error: Exception, answer: BaseException | None) -> None:
+    """Note on a call what ends it, where that is not for the framework to decide.
+
+    Args:
+        call: the call; None where no model made it.
+        error: how it failed.
+        answer: what keeps the run from going on after a failure, if a human was asked.
+    """
+    run = running.get()
+    if call is None:
+        return
+    if isinstance(error, _FAULTS):
+        call.left = RunLeft(error)
+    elif isinstance(error, (RefusedError, ApprovalPending)):
+        call.left = error
+    elif isinstance(answer, ApprovalPending) and run is not None:
+        run.stop = answer
+    elif answer is not None or (run is not None and run.on_tool_failure == "rollback"):
+        call.left = RunLeft(error)
+
+
+def told(tool: str, refusal: Exception) -> str:
+    """Return what the model is told of a refusal."""
+    rule, reason = getattr(refusal, "rule", ""), getattr(refusal, "reason", str(refusal))
+    return f"{tool} was refused and had no effect (rule {rule}): {reason}"

@@ -1,0 +1,102 @@
+"""Every name of the framework that it does not promise, in one place, each with what else to do.
+
+Rules of this part:
+
+- Nothing here is imported from the framework. An attribute that a version lacks changes nothing for
+  tools that were made for agent-saga; what cannot be done without it is refused by name.
+"""
+
+from __future__ import annotations
+
+import copy
+import types
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from agents import FunctionTool, Handoff
+
+Implementation = Callable[[Any, str], Awaitable[Any]]
+
+_IMPLEMENTATION = "_invoke_tool_impl"
+_SYNCHRONOUS = "__agents_sync_function_tool__"
+_AGENT = "_agent_instance"
+_HANDED_TO = "_agent_ref"
+
+
+def swallows(invoker: object) -> bool:
+    """Say whether the framework itself turns errors of what it invokes into text."""
+    return type(invoker).__module__.partition(".")[0] == "agents"
+
+
+def implementation(invoker: object) -> Implementation | None:
+    """Return what an invoker of the framework calls below its error handling; None if unknown."""
+    found = getattr(invoker, _IMPLEMENTATION, None)
+    return found if callable(found) else None
+
+
+def with_implementation(invoker: Any, replaced: Implementation) -> Any:
+    """Return a copy of an invoker that calls something else below its error handling."""
+    copied = copy.copy(invoker)
+    replaced.__dict__.update(vars(getattr(invoker, _IMPLEMENTATION)))
+    setattr(copied, _IMPLEMENTATION, replaced)
+    return copied
+
+
+def in_a_thread(invoker: object) -> bool:
+    """Say whether an invoker runs its function in a thread, which no cancellation reaches."""
+    return bool(getattr(invoker, _SYNCHRONOUS, False))
+
+
+def agent_behind(tool: FunctionTool) -> Any:
+    """Return the agent that a tool runs; None where it runs none, or nobody can tell."""
+    return getattr(tool, _AGENT, None)
+
+
+def agent_handed_to(handoff: Handoff[Any, Any]) -> Any:
+    """Return the agent that a handoff leads to; None where that shows only when it is made."""
+    found = getattr(handoff, _HANDED_TO, None)
+    return found() if callable(found) else None
+
+
+def agent_of(state: object) -> Any:
+    """Return the agent that a run's state goes on with; None if that does not show."""
+    return getattr(state, "_current_agent", None)
+
+
+def may_ask(server: object) -> bool:
+    """Say whether an MCP server's tools may ask for an approval."""
+    return getattr(server, "_needs_approval_policy", False) not in (False, None)
+
+
+def running_instead(function: Implementation, agent: object, other: object) -> Any:
+    """Return a copy of an agent tool's function that runs another agent; None if that cannot be.
+
+    Args:
+        function: what `Agent.as_tool` made; it holds its agent in its closure.
+        agent: that agent.
+        other: the one to run instead.
+    """
+    cells = getattr(function, "__closure__", None) or ()
+    held = [cell.cell_contents is agent for cell in cells]
+    if not isinstance(function, types.FunctionType) or held.count(True) != 1:
+        return None
+    closure = tuple(
+        types.CellType(other) if found else cell for cell, found in zip(cells, held, strict=True)
+    )
+    made = types.FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, closure
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
+    made.__dict__.update(vars(function))
+    return made
+
+
+def is_all_theirs(error: BaseException) -> bool:
+    """Say whether nothing but the framework's own code ran below the caller of this one."""
+    trace = error.__traceback__.tb_next if error.__traceback__ is not None else None
+    names: list[str] = []
+    while trace is not None:
+        names.append(str(trace.tb_frame.f_globals.get("__name__", "")))
+        trace = trace.tb_next
+    roots = {name.partition(".")[0] for name in names}
+    return bool(roots) and roots <= {"agents", "asyncio", __name__.partition(".")[0]}

@@ -1,0 +1,54 @@
+"""A shop whose effects are counted in a file, for tests against the real framework."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from agents import function_tool, set_tracing_disabled
+
+# What lies beside the tests: each framework's package has modules of these names.
+sys.path.insert(0, str(Path(__file__).parent))
+
+from agent_saga import AgentKit, compensator
+from agent_saga.plugins.registry import process_handlers
+from agent_saga_openai_agents import compensable, read_only
+from agent_saga_testing.integration.driver import QUICK
+from agent_saga_testing.world import World
+
+set_tracing_disabled(True)
+
+
+class Shop:
+    """Tools over a world without keys: a second call is a second effect."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.world = world = World(folder / "world.sqlite", honours_keys=False)
+        self.kit = AgentKit("shop", wal=str(folder / "log"), settings=QUICK)
+
+        @compensator("shop.cancel")
+        def cancel(effect, *, idempotency_key):
+            world.undo(effect, key=idempotency_key)
+
+        @function_tool
+        def book(item: str) -> dict:
+            """Book an item."""
+            return world.do(item)
+
+        @function_tool
+        async def fails(item: str) -> str:
+            """Fail."""
+            raise RuntimeError("no such item")
+
+        self.cancel = cancel
+        self.undo = cancel.using(effect="$.id")
+        self.book, self.fails = book, fails
+        self.declared = {"book": compensable(self.undo), "fails": read_only()}
+
+
+@pytest.fixture
+def shop(tmp_path):
+    with process_handlers().isolated():
+        yield Shop(tmp_path)
