@@ -13,9 +13,12 @@ from pathlib import Path
 import pytest
 from recovery.conftest import SAGA
 
+from agent_saga import compensator
 from agent_saga.cli.main import main as root
-from agent_saga.cli.recoveryd import program
+from agent_saga.cli.recoveryd import _write_health, program
 from agent_saga.domain.records import Ev
+from agent_saga.recovery.daemon import Result
+from agent_saga.recovery.recover import Recovered
 
 
 @pytest.fixture(autouse=True)
@@ -61,8 +64,50 @@ def test_the_health_file_tells_time_and_counts(log, world, tmp_path):
         "needs_human": 1,
         "waiting": 0,
         "damages": 0,
+        "missing_handlers": [],
     }
     assert [path.name for path in tmp_path.iterdir() if "health" in path.name] == ["health.json"]
+
+
+def test_a_saga_whose_inverse_is_missing_waits_and_is_told_while_others_go_on(
+    log, world, caplog, monkeypatch
+):
+    """A daemon that has been running for long comes upon what no module of it registers."""
+    daemon = log.daemon(leave_missing=False)
+    assert daemon.sweep().clean
+    past = log.past("lacks").begin()
+    past.intent("z")
+    inverse = {"handler": "shop.refund", "kwargs": {}, "from": "agent-shop 4.2"}
+    past.write(Ev.STEP_COMMITTED, "z", result="z", inverse=inverse)
+    past.die()
+    dead(log)
+    for _ in range(2):
+        result = daemon.sweep()
+        assert result.missing == ("shop.refund",)
+        [one] = result.waiting
+        assert one.saga == "lacks"
+        assert "shop.refund" in one.reason
+        assert "agent-shop 4.2" in one.reason
+        assert not result.clean
+    assert world.undone == ["a"]
+    assert "SAGA_CLAIM" not in log.events("lacks"), "it is no case for ever"
+    told = [r for r in caplog.records if r.levelname == "ERROR" and "shop.refund" in r.getMessage()]
+    assert len(told) == 1, "once for as long as it waits"
+
+    @compensator("shop.refund")
+    def refund():
+        world.undone.append("z")
+
+    result = daemon.sweep()
+    assert [one.outcome for one in result.sagas] == ["undone"]
+    assert result.missing == ()
+    assert world.undone == ["a", "z"]
+
+
+def test_the_health_file_names_the_inverses_that_sagas_wait_for(tmp_path):
+    health = tmp_path / "health.json"
+    _write_health(health, Result([Recovered("s", "n", "waiting", "why")], 0, ("shop.refund",)))
+    assert json.loads(health.read_text())["missing_handlers"] == ["shop.refund"]
 
 
 def test_a_health_file_that_cannot_be_written_stops_nothing(log, world, tmp_path):

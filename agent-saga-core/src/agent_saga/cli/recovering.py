@@ -49,6 +49,7 @@ def opened(
     *,
     awaited: bool = False,
     notifiers: Mapping[str, Notifier] | None = None,
+    leave_missing: bool = True,
 ) -> Iterator[RecoveryDaemon]:
     """Load the handlers' modules and open the log for acting on it.
 
@@ -58,6 +59,7 @@ def opened(
         by: who acts.
         awaited: there may be no log yet.
         notifiers: told of new cases beside those of plugins.
+        leave_missing: as for `RecoveryDaemon`.
 
     Raises:
         NotFound: there is no log at the path; nothing is created.
@@ -65,7 +67,7 @@ def opened(
     """
     path = log_path(wal_path) if awaited else existing_log(wal_path)
     import_modules(modules)
-    daemon = RecoveryDaemon(path, by=by, notifiers=notifiers)
+    daemon = RecoveryDaemon(path, by=by, notifiers=notifiers, leave_missing=leave_missing)
     try:
         yield daemon
     finally:

@@ -5,6 +5,8 @@ Rules of this part:
 - It ends on SIGTERM and SIGINT after the saga that it is working on. It may start before there is
   a log.
 - `--once` makes one pass that does not wait, and exits like `agent-saga recover`.
+- Without the inverses that sagas need it does not start. Where it learns of such a saga later, that
+  one waits for a daemon that has them, is logged and told in the health file, and the others go on.
 - A pass that fails is logged, and the next one is made; only `--once` ends with its error.
 - The health file, if asked for, is rewritten after every pass with its time and counts; a watcher
   judges by its age, and by `failed`.
@@ -93,7 +95,9 @@ def program(
 
     by = "saga-recoveryd"
     told_too = {} if notify is None else {notifying.NAME: notifying.program(notify)}
-    with opened(wal_path, modules, by, awaited=True, notifiers=told_too) as daemon:
+    with opened(
+        wal_path, modules, by, awaited=True, notifiers=told_too, leave_missing=leave_missing
+    ) as daemon:
         if not leave_missing:
             check_handlers(daemon.missing_handlers())
         if once:
@@ -130,6 +134,7 @@ def _write_health(path: Path, result: Result | None) -> None:
             "needs_human": len(result.needs_human),
             "waiting": len(result.waiting),
             "damages": result.damages,
+            "missing_handlers": list(result.missing),
         }
     fresh = path.with_name(f".{path.name}.new")
     try:

@@ -10,11 +10,13 @@ Rules of this part:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from agent_saga.domain.effective import facts_of
 from agent_saga.domain.leaving import still_running
 from agent_saga.domain.records import Ev
+from agent_saga.engine.ports import Engine
 from agent_saga.recovery.survey import Found
 
 
@@ -40,6 +42,31 @@ def longest_arrival(found: Found, usual: float) -> float:
             bound = facts_of(record).get("settle_after")
             bounds[record.step] = usual if type(bound) not in (int, float) else bound
     return max((bounds.get(step, usual) for step in found.view.steps), default=usual)
+
+
+def missing_inverses(engine: Engine, found: Found) -> dict[str, str]:
+    """Return the inverses that undoing a saga may need and that are not registered here.
+
+    Each with the package and version that named it, or an empty string.
+    """
+    missing = found.view.handlers_needed() - set(engine.handlers.compensators)
+    origins = dict.fromkeys(sorted(missing), "")
+    for record in found.effective.records if missing else ():
+        facts = facts_of(record)
+        for place in ("inverse", "provisional"):
+            inverse = facts.get(place)
+            if isinstance(inverse, Mapping) and inverse.get("handler") in origins:
+                origins[inverse["handler"]] = str(inverse.get("from") or "")
+    return origins
+
+
+def missing_text(missing: Mapping[str, str]) -> str:
+    """Return in words which inverses a saga waits for."""
+    names = ", ".join(
+        f"{name!r}{f' (it came from {origin})' if origin else ''}"
+        for name, origin in missing.items()
+    )
+    return f"its inverses are not registered here, and nothing of it was run: {names}"
 
 
 def takeovers(found: Found) -> list[int]:

@@ -12,6 +12,8 @@ Rules of this part:
 - What could not be finished is tried again later and later, also by a daemon that was started
   again: the log tells how often one died over a saga. A person is told once.
 - Nothing is kept of sagas that are settled.
+- Where it is asked not to act without them, a saga of which inverses are not registered here waits,
+  told by name and reason, until a daemon has them; the others go on.
 - What is acted on is proved first: a saga whose records are not as they were written is a human's
   case.
 - Failing closed: what cannot be read, proved, fenced or stored is not acted on, and is reported.
@@ -22,16 +24,22 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.errors import AgentSagaError
-from agent_saga.recovery.calls import longest_arrival, takeovers
+from agent_saga.recovery.calls import (
+    longest_arrival,
+    missing_inverses,
+    missing_text,
+    takeovers,
+)
 from agent_saga.recovery.cases import case_of, is_case
 from agent_saga.recovery.claim import OWNED, Place
 from agent_saga.recovery.hold import forget, held, hold_text
 from agent_saga.recovery.notices import Notices
+from agent_saga.recovery.pauses import pause_after
 from agent_saga.recovery.proofs import Proofs
 from agent_saga.recovery.recover import (
     ELSEWHERE,
@@ -50,8 +58,6 @@ from agent_saga.recovery.seen import note_pass
 from agent_saga.recovery.survey import Found, Survey, survey
 from agent_saga.wal.takeover import dead_writer, dead_writers
 
-_LONGEST_PAUSE: Final = 3600.0
-
 log = logging.getLogger("agent_saga.recovery")
 
 
@@ -61,10 +67,12 @@ class Result(NamedTuple):
     Attributes:
         sagas: what became of each saga that was not settled.
         damages: how many places of the log cannot be read.
+        missing: the names of inverses that are not registered here, and that sagas wait for.
     """
 
     sagas: list[Recovered]
     damages: int
+    missing: tuple[str, ...] = ()
 
     @property
     def needs_human(self) -> list[Recovered]:
@@ -82,11 +90,6 @@ class Result(NamedTuple):
         return [one for one in self.sagas if one.outcome in (WAITING, ELSEWHERE, HELD)]
 
 
-def _pause(tries: int) -> float:
-    """Return for how many seconds a saga is left alone after so many tries."""
-    return min(_LONGEST_PAUSE, 2.0 ** min(tries, 20))
-
-
 class _Again:
     """When a saga that could not be finished is tried again: later every time."""
 
@@ -101,7 +104,7 @@ class _Again:
         """Note how a try ended."""
         self.last = done
         self.tries += 1
-        self.not_before = now + _pause(self.tries)
+        self.not_before = now + pause_after(self.tries)
 
 
 class Daemon:
@@ -113,6 +116,8 @@ class Daemon:
         told: called with each saga that needs a human, once for as long as it does.
         notices: tells the notifiers of plugins of new cases.
         proofs: what is known of the writers' chains; its own when not given.
+        leave_missing: undo what can be undone of a saga although inverses of it are not registered
+            here, and leave the rest to a human; otherwise it waits for them.
     """
 
     def __init__(
@@ -124,7 +129,10 @@ class Daemon:
         told: Iterable[Callable[[Recovered], object]] = (),
         notices: Notices | None = None,
         proofs: Proofs | None = None,
+        leave_missing: bool = True,
     ) -> None:
+        self._leave_missing = leave_missing
+        self._missing: dict[str, set[str]] = {}
         self._proofs = Proofs() if proofs is None else proofs
         self._notices = notices
         self._place = place
@@ -156,12 +164,15 @@ class Daemon:
             with contextlib.suppress(Exception):  # it is told when the saga's turn comes
                 self._owner_dead_since(saga)
         self._undo_held = undo_held
+        known, self._missing = self._missing, {}
         done = [self._recovered(saga, patient=patient) for saga in _in_order(found)]
         result = Result(
             [one for one in done if one is not None],
             len([damage for damage in found.damages if damage.kind != "torn-tail"]),
+            tuple(sorted(set().union(*self._missing.values()))),
         )
         self._tell(result)
+        self._tell_missing(result, known)
         if self._notices is not None:
             seen = [(one.saga, one.outcome, one.reason) for one in result.needs_human]
             self._notices.tell(self.path, seen)
@@ -221,12 +232,10 @@ class Daemon:
         if since is None:
             return Recovered(found.id, name, LIVE, "its process lives")
         found = self._proofs.proved(self.path, found)
-        if found.problems:
-            return Recovered(found.id, name, NEEDS_HUMAN, case_of(found))
+        left_alone = self._left_alone(found)
+        if left_alone is not None:
+            return left_alone
         place = self._place()
-        hold = held(place.store, found.view)
-        if hold is not None and not (hold.over or self._undo_held):
-            return Recovered(found.id, name, HELD, hold_text(hold))
         now = place.engine.clock.monotonic()
         again = self._again.get(found.id) or self._begun_before(found, now)
         if not patient and again.not_before > now:
@@ -236,9 +245,24 @@ class Daemon:
             return Recovered(found.id, name, WAITING, f"a call may arrive for another {left:.0f} s")
         done = recover_one(place, found, by=self._by, dead_since=since)
         again.took(done, place.engine.clock.monotonic())
-        if hold is not None and done.outcome != ELSEWHERE:
+        if found.view.held_for is not None and done.outcome != ELSEWHERE:
             forget(place.store, found.id)
         return done
+
+    def _left_alone(self, found: Found) -> Recovered | None:
+        """Say why nothing is tried at a saga whose owner is dead; None if something is."""
+        name = found.view.name
+        if found.problems:
+            return Recovered(found.id, name, NEEDS_HUMAN, case_of(found))
+        place = self._place()
+        hold = held(place.store, found.view)
+        if hold is not None and not (hold.over or self._undo_held):
+            return Recovered(found.id, name, HELD, hold_text(hold))
+        missing = {} if self._leave_missing else missing_inverses(place.engine, found)
+        if missing:
+            self._missing[found.id] = set(missing)
+            return Recovered(found.id, name, WAITING, missing_text(missing))
+        return None
 
     def _begun_before(self, found: Found, now: float) -> _Again:
         """Begin to count the tries at a saga, those of daemons that died over it included."""
@@ -246,7 +270,7 @@ class Daemon:
         tries = takeovers(found)
         if tries:
             again.tries = len(tries)
-            wait = _pause(again.tries) - max(SYSTEM_CLOCK.now_us() - tries[-1], 0) / 1e6
+            wait = pause_after(again.tries) - max(SYSTEM_CLOCK.now_us() - tries[-1], 0) / 1e6
             again.not_before = now + wait
         return again
 
@@ -269,6 +293,11 @@ class Daemon:
                 log.error("saga %s needs a human: %s", one.saga, one.reason)
                 self._notify(one)
         self._known = {one.saga for one in result.needs_human}
+
+    def _tell_missing(self, result: Result, known: Mapping[str, set[str]]) -> None:
+        for one in result.sagas:
+            if self._missing.get(one.saga, set()) - known.get(one.saga, set()):
+                log.error("saga %s waits: %s", one.saga, one.reason)
 
     def _notify(self, one: Recovered) -> None:
         for tell in self._told:

@@ -25,6 +25,7 @@ from agent_saga.engine.requests import Ending
 from agent_saga.plugins.notifiers import Case, Notifier
 from agent_saga.recovery.cases import case_of
 from agent_saga.recovery.claim import Place
+from agent_saga.recovery.pauses import pause_after
 from agent_saga.recovery.queue import cases_in
 from agent_saga.recovery.survey import Found
 from agent_saga.state.base import one
@@ -32,7 +33,6 @@ from agent_saga.state.document import Doc
 
 PREFIX: Final = "notice/"
 _LONGEST: Final = 30.0
-_LONGEST_PAUSE: Final = 3600.0
 
 log = logging.getLogger("agent_saga.recovery")
 
@@ -106,7 +106,7 @@ class Notices:
             self._failures.pop(name, None)
             return True
         tries = self._failures[name] = self._failures.get(name, 0) + 1
-        self._not_before[name] = now + min(_LONGEST_PAUSE, 2.0 ** min(tries, 20))
+        self._not_before[name] = now + pause_after(tries)
         log.error("the notifier %r failed on saga %s: %r", name, case.saga, error)
         return False
 

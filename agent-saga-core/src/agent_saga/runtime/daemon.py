@@ -58,6 +58,8 @@ class RecoveryDaemon:
         told: called with each saga that needs a human, once for as long as this daemon lives.
         notifiers: told of each new case, by name, beside those of installed plugins; see
             `agent_saga.plugins.notifiers`.
+        leave_missing: undo what can be undone of a saga although inverses of it are not registered
+            here, and leave the rest to a human; otherwise such a saga waits for them.
 
     Raises:
         ConfigurationError: the log is not one in files.
@@ -71,6 +73,7 @@ class RecoveryDaemon:
         by: str = "recovery",
         told: Iterable[Told] = (),
         notifiers: Mapping[str, Notifier] | None = None,
+        leave_missing: bool = True,
     ) -> None:
         given = os.fspath(path_or_wal) if isinstance(path_or_wal, os.PathLike) else path_or_wal
         self._runtime = Runtime(wal=given, settings=settings, recovers=True)
@@ -89,7 +92,13 @@ class RecoveryDaemon:
 
         notices = Notices(self._place, everybody)
         self._daemon = Daemon(
-            self._place, wal.path, by=by, told=told, notices=notices, proofs=self._proofs
+            self._place,
+            wal.path,
+            by=by,
+            told=told,
+            notices=notices,
+            proofs=self._proofs,
+            leave_missing=leave_missing,
         )
 
     def _place(self) -> Place:
