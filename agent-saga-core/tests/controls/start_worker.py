@@ -7,13 +7,20 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 from agent_saga import (
     AgentKit,
+    AlreadyDecided,
+    ApprovalDenied,
+    ApprovalError,
     ApprovalGateway,
+    ApprovalPolicy,
+    BreakerPolicy,
     BudgetLimit,
     CircuitBreaker,
+    CircuitOpen,
     Compensation,
     FileApprovalStore,
     FileSwitchStore,
@@ -34,11 +41,16 @@ class Approving:
         self.store.approve(notice.id, approver="ann")
 
 
-def tool_of(kit, world, semantics):
+def mark(place, times=1):
+    fd = os.open(place, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(fd, b"x" * times)
+    os.close(fd)
+
+
+def tool_of(kit, world, semantics, hold=lambda: None):
     def act(amount):
-        fd = os.open(world, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        os.write(fd, b"x" * amount)
-        os.close(fd)
+        mark(world, amount)
+        hold()
 
     undo = None if semantics == "IRREVERSIBLE" else lambda _: Compensation.none("nothing to undo")
     return kit.safe_tool(act, semantics, undo, name="act")
@@ -85,7 +97,77 @@ def saga(log, world):
     return "done"
 
 
-WORK = {"charge": charge, "approval": approval, "halt": halt, "look": look, "saga": saga}
+# --- races for one thing --------------------------------------------------------------------------
+
+
+def decide(log, world):
+    """Approve or deny the one request there is; each process as somebody else."""
+    store, by = FileApprovalStore(log), f"p{os.getpid()}"
+    (request,) = [doc["id"] for _, doc in store.state.scan("approval/")]
+    does = store.approve if os.getpid() % 2 else store.deny
+    try:
+        return does(request, approver=by)["decision"]["by"] == by and "won"
+    except AlreadyDecided:
+        return "lost"
+
+
+def review(log, world):
+    store = FileApprovalStore(log)
+    (request,) = [doc["id"] for _, doc in store.state.scan("approval/")]
+    try:
+        store.review(request, by=f"p{os.getpid()}")
+    except ApprovalError:
+        return "lost"
+    return "won"
+
+
+def lift(log, world):
+    return "won" if KillSwitch(FileSwitchStore(log)).lift("*", by="b").entries else "lost"
+
+
+def granted(log, world):
+    """Act under a standing grant that covers only so many calls."""
+    policy = ApprovalPolicy(timeout=0.1)
+    gateway = ApprovalGateway(store=FileApprovalStore(log), policy=policy)
+    kit = AgentKit("start", wal=str(log), gate=PreFlightGate(approval_provider=gateway))
+    tool = tool_of(kit, world, "IRREVERSIBLE")
+    with kit.transaction():
+        try:
+            tool(amount=1)
+        except ApprovalDenied:
+            return "lost"
+    return "won"
+
+
+def probe(log, world):
+    """Try a tool whose breaker is open, and whose cool-down is over.
+
+    Who is let through goes on until all others were refused: no place is free before.
+    """
+    lost = world.with_name("lost")
+
+    def hold():
+        until = time.monotonic() + 30
+        while (not lost.exists() or lost.stat().st_size < 6) and time.monotonic() < until:
+            time.sleep(0.01)
+
+    policy = BreakerPolicy(failure_threshold=1, cool_down=60.0, probes=2, success_threshold=1000)
+    set_breaker(CircuitBreaker(policy))
+    kit = AgentKit("start", wal=str(log))
+    tool = tool_of(kit, world, "REVERSIBLE", hold)
+    with kit.transaction():
+        try:
+            tool(amount=1)
+        except CircuitOpen:
+            mark(lost)
+            return "lost"
+    return "won"
+
+
+WORK = {
+    one.__name__: one
+    for one in (charge, approval, halt, look, saga, decide, review, lift, granted, probe)
+}
 
 
 def main(work):
