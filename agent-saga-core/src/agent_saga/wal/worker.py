@@ -118,7 +118,10 @@ class Worker:
                 continue
             if pause is None:
                 self._wake.acquire()
-            self.kicked = self._put_off = False
+            with self._lock:
+                if self.kicked:  # also a kick that came with what had been put off
+                    self._wake.acquire(blocking=False)
+                self.kicked = self._put_off = False
             if self._stopping:
                 return
             pause = self._guarded(self._work)
