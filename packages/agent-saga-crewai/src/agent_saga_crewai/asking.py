@@ -24,10 +24,15 @@ from typing import Any, Final, NamedTuple
 
 from agent_saga.controls.approvals import Approval
 from agent_saga.controls.waiting import Answers, WaitingApprovals, answers_here
+from agent_saga.engine.boundary import current_scope
+from agent_saga.engine.scope import Scope
+from agent_saga.engine.tool import declare
+from agent_saga.engine.wrap import Invocation
 from agent_saga.errors import ApprovalPending, ConfigurationError, SuspendRequested
 
 __all__ = ["CrewApprovals", "HumanAsked", "Waiting", "approve", "ask_human", "deny"]
 
+HUMAN: Final = "crewai.human"
 _TO_DO: Final = 'Answer with resume=approve(by="…") or resume=deny(by="…").'
 
 
@@ -93,17 +98,35 @@ def ask_human(question: str) -> str:
     When the run is resumed, the tool runs again from its first line. Ask before the tool's effect,
     and declare it with `asks_first=True`; what asks after an effect has an unknown outcome.
     """
-    answers = answers_here()
-    if not isinstance(answers, RunAnswers):
+    answers, scope = answers_here(), current_scope.get()
+    if not isinstance(answers, RunAnswers) or scope is None:
         raise ConfigurationError(
             "This run cannot wait for a human's answer.",
             fix="Run it with saga_run(…, key='…'), and give the kit a log in files.",
         )
     request = hashlib.sha256(f"question {question}".encode()).hexdigest()
-    found = answers.said.get(request)
-    if found is None:
-        raise HumanAsked({"id": request, "text": question})
-    return found
+    try:
+        return str(_step(answers, scope, request).run())
+    except _NoAnswer:
+        raise HumanAsked({"id": request, "text": question}) from None
+
+
+class _NoAnswer(Exception):
+    """There is no answer yet."""
+
+
+def _step(answers: RunAnswers, scope: Scope, request: str) -> Invocation:
+    """Return the reading of an answer as a step, which a run that begins again is given again."""
+
+    def read() -> str:
+        found = answers.said.get(request)
+        if found is None:
+            raise _NoAnswer
+        return found
+
+    tool = declare(read, name=HUMAN, semantics="REVERSIBLE", not_applied_on=(_NoAnswer,))
+    tool.declares = None
+    return Invocation(scope, tool, {"question": request}, (), {}, f"answer {request}")
 
 
 class RunAnswers(Answers):

@@ -191,14 +191,34 @@ def planned(work: Work, asked: Asked) -> Plan:
             )
         return Plan(asked, work)
     log = Recorded(asked.runtime, saga_id)
+    kept = log.awaits if log.state is SagaState.SUSPENDED or work.goes_on else None
+    if work.goes_on and log.state is not None:
+        _check_feedback(work, saga_id, log.state, kept)
     if log.state not in (*_GOES_ON, SagaState.COMMITTED):
         raise _ended(saga_id, log.state)
-    kept = log.awaits if log.state is SagaState.SUSPENDED else None
     answers = RunAnswers(kept)
     if asked.resume is not None and not work.goes_on:
         answers.take(asked.resume)
     again = kept.get("left") if work.goes_on and isinstance(kept, Mapping) else None
     return Plan(asked, work, saga_id=saga_id, answers=answers, again=again)
+
+
+def _check_feedback(work: Work, saga_id: str, state: SagaState, kept: object) -> None:
+    """Refuse feedback that was given already: a flow that was loaded before would go on again.
+
+    Raises:
+        SagaClosed: so it was.
+    """
+    question = kept.get("question") if isinstance(kept, Mapping) else None
+    waits = isinstance(question, Mapping) and question.get("asked") == work.answers
+    if state not in _GOES_ON or not waits:
+        raise SagaClosed(
+            f"The flow of the saga {saga_id!r} ({state.value}) does not wait for this feedback: it "
+            "was given already.",
+            rule="ended",
+            reason="feedback is given once",
+            fix="Load the flow again with from_pending(…), if it waits.",
+        )
 
 
 def _nested(work: Work, asked: Asked) -> Plan:
@@ -219,7 +239,9 @@ def _saga_id(work: Work, asked: Asked) -> str | None:
     number = 1
     while Recorded(asked.runtime, _numbered(own, number)).state is SagaState.COMMITTED:
         number += 1
-    return _numbered(own, number)
+    last = _numbered(own, max(number - 1, 1))
+    fresh = Recorded(asked.runtime, _numbered(own, number)).state is None
+    return last if work.goes_on and fresh else _numbered(own, number)
 
 
 def _numbered(flow: str, number: int) -> str:

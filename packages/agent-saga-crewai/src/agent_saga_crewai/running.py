@@ -27,11 +27,11 @@ from agent_saga.engine.handle import SagaHandle
 from agent_saga.errors import ConfigurationError, SagaSuspended
 from agent_saga.kit.agent_kit import AgentKit
 from agent_saga.kit.scopes import last_report
-from agent_saga_crewai.asking import Waiting
+from agent_saga_crewai.asking import Waiting, question_of
 from agent_saga_crewai.plans import Asked, Plan, planned
 from agent_saga_crewai.runs import Run
 from agent_saga_crewai.telling import run_ended, run_paused
-from agent_saga_crewai.works import Work, waits
+from agent_saga_crewai.works import Work, asked_at, waits
 
 __all__ = ["last_report", "saga_run", "saga_run_sync"]
 
@@ -172,6 +172,9 @@ class Ending:
             ReplayConflict: an earlier part of it did what this one did not repeat.
         """
         raised = self._raised
+        asked = None if raised is None else question_of(raised)
+        if asked is not None and raised is not None:  # by a flow's method itself
+            run.wait(asked, raised)
         if run.error is not None:
             raise run.error from raised
         if run.question is not None and run.asked is not None:
@@ -194,9 +197,8 @@ class Ending:
                 "cannot go on with it.",
                 fix="Run the flow by itself, and the rest as its methods.",
             )
-        self._suspend(
-            saga, {"id": context.flow_id, "flow": context.flow_class, "message": context.message}
-        )
+        question = {"id": context.flow_id, "flow": context.flow_class, "message": context.message}
+        self._suspend(saga, {**question, "asked": asked_at(context)})
 
     def _suspend(self, saga: SagaHandle, question: Mapping[str, Any]) -> None:
         self._question = question

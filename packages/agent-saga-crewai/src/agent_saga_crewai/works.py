@@ -42,6 +42,8 @@ class Work:
             raise ConfigurationError(
                 f"A run is of a Crew, an Agent or a Flow, not {type(agent).__name__}."
             )
+        if isinstance(agent, Agent) and inputs is None:
+            raise ConfigurationError("An agent by itself is run with a message.")
         self.agent: Any = agent
         self.inputs = inputs
         self.feedback = feedback
@@ -62,6 +64,11 @@ class Work:
     def goes_on(self) -> bool:
         """Whether it goes on behind what it did, rather than beginning again."""
         return self.feedback is not None
+
+    @property
+    def answers(self) -> str:
+        """Which asking for feedback it goes on from; empty if it begins."""
+        return asked_at(self.agent.pending_feedback) if self.goes_on else ""
 
     @property
     def streams(self) -> bool:
@@ -122,7 +129,7 @@ class Work:
             return self.agent.resume(self.feedback)
         if self._task:
             return self.agent.replay(self._task, self.inputs)
-        return self.agent.kickoff(self._given(), **self.options)
+        return self.agent.kickoff(self.inputs, **self.options)
 
     async def start_async(self, how: str = "akickoff") -> Any:
         """Run it on the event loop.
@@ -133,17 +140,17 @@ class Work:
         if self.feedback is not None:
             return await self.agent.resume_async(self.feedback)
         method = "kickoff_async" if isinstance(self.agent, Agent) else how
-        return await getattr(self.agent, method)(self._given(), **self.options)
-
-    def _given(self) -> Any:
-        if isinstance(self.agent, Agent) and self.inputs is None:
-            raise ConfigurationError("An agent by itself is run with a message.")
-        return self.inputs
+        return await getattr(self.agent, method)(self.inputs, **self.options)
 
 
 def waits(result: Any) -> bool:
     """Say whether what a run returned says that it waits for a human's feedback."""
     return isinstance(result, HumanFeedbackPending)
+
+
+def asked_at(context: Any) -> str:
+    """Return what tells one asking for feedback from another one of the same flow."""
+    return str(context.requested_at.isoformat())
 
 
 def tools_of(agent: Any) -> list[Any]:
