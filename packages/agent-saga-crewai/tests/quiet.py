@@ -12,6 +12,7 @@ import warnings
 for _name in ("CREWAI_DISABLE_TELEMETRY", "CREWAI_DISABLE_TRACKING", "OTEL_SDK_DISABLED"):
     os.environ[_name] = "true"
 os.environ["CREWAI_TRACING_ENABLED"] = "false"
+os.environ["CREWAI_TESTING"] = "true"
 os.environ["CREWAI_DISABLE_VERSION_CHECK"] = "true"
 os.environ["CREWAI_STORAGE_DIR"] = tempfile.mkdtemp(prefix="agent-saga-crewai-")
 os.environ.setdefault("OPENAI_API_KEY", "none")

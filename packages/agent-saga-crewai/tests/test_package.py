@@ -65,6 +65,18 @@ def test_the_ranges_are_those_of_the_package():
         assert set(given.split(",")) == set(text(bounds).split(","))
 
 
+def test_type_checkers_are_told_of_the_same_names():
+    tree = ast.parse(Path(agent_saga_crewai.__file__).read_text("utf-8"))
+    told = {
+        alias.asname
+        for node in tree.body
+        if isinstance(node, ast.If)
+        for line in node.body
+        for alias in line.names
+    }
+    assert told == set(agent_saga_crewai.__all__)
+
+
 def test_it_registers_itself():
     registry = IntegrationRegistry()
     plugin.saga_register_integrations(registry)

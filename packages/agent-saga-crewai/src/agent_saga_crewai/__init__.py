@@ -6,10 +6,37 @@ framework with them; a version of it that is not supported is refused then, nami
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent_saga.kit.frameworks.door import found
 from agent_saga_crewai.versions import RANGES
+
+if TYPE_CHECKING:  # what is loaded late, for type checkers
+    from agent_saga.kit.frameworks.declarations import compensable as compensable
+    from agent_saga.kit.frameworks.declarations import irreversible as irreversible
+    from agent_saga.kit.frameworks.declarations import read_only as read_only
+    from agent_saga_crewai.agent import SagaAgent as SagaAgent
+    from agent_saga_crewai.agent import saga_agent as saga_agent
+    from agent_saga_crewai.asking import CrewApprovals as CrewApprovals
+    from agent_saga_crewai.asking import HumanAsked as HumanAsked
+    from agent_saga_crewai.asking import Waiting as Waiting
+    from agent_saga_crewai.asking import approve as approve
+    from agent_saga_crewai.asking import ask_human as ask_human
+    from agent_saga_crewai.asking import deny as deny
+    from agent_saga_crewai.effects import ToolReported as ToolReported
+    from agent_saga_crewai.running import last_report as last_report
+    from agent_saga_crewai.running import saga_run as saga_run
+    from agent_saga_crewai.running import saga_run_sync as saga_run_sync
+    from agent_saga_crewai.streams import saga_stream as saga_stream
+    from agent_saga_crewai.streams import saga_stream_sync as saga_stream_sync
+    from agent_saga_crewai.telling import SagaEndedEvent as SagaEndedEvent
+    from agent_saga_crewai.telling import SagaEventListener as SagaEventListener
+    from agent_saga_crewai.telling import SagaPausedEvent as SagaPausedEvent
+    from agent_saga_crewai.telling import SagaStepEvent as SagaStepEvent
+    from agent_saga_crewai.tools import safe_tool as safe_tool
+    from agent_saga_crewai.tools import saga_tool as saga_tool
+    from agent_saga_crewai.tools import wrap_tool as wrap_tool
+    from agent_saga_crewai.tools import wrap_tools as wrap_tools
 
 _HOME = {
     "CrewApprovals": ".asking",

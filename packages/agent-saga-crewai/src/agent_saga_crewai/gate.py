@@ -8,7 +8,8 @@ Rules of this part:
   not begin: fails closed.
 - A tool that is not wrapped is wrapped here, if the code or the policy declares it: those of MCP
   servers and platforms reach an agent only while it runs. One that nobody declared ends the run.
-- CrewAI's own tools for delegating are let through: what the other agent does is judged there.
+- CrewAI's own tools are let through: for delegating (what the other agent does is judged there),
+  for its memory, its skills, and files that it was given.
 - A hook before a call can only block that call. What ends the run leaves from the hooks after it,
   before a model is asked, and before a step; CrewAI passes that on as it is.
 """
@@ -26,16 +27,18 @@ from crewai.hooks.dispatch import (
     scoped_hooks,
 )
 from crewai.tools import BaseTool
-from crewai.tools.agent_tools.base_agent_tools import BaseAgentTool
 
 from agent_saga.kit.frameworks.declarations import from_policy, undeclared
-from agent_saga_crewai.attempts import attempts_of
 from agent_saga_crewai.effects import calling, effects_of, tool_of
 from agent_saga_crewai.models import watched
 from agent_saga_crewai.runs import Run, executing
 from agent_saga_crewai.tools import is_wrapped, wrap_in_place
 
 _MARK: Final = "agent_saga_gate"
+_OWN: Final = (
+    *("crewai.tools.agent_tools.", "crewai.tools.cache_tools.", "crewai.tools.memory_tools"),
+    "crewai.skills.",
+)
 Hook = Callable[[Any], Any]
 
 
@@ -89,21 +92,19 @@ class Gate:
                 watched(agent)
 
     def before_step(self, context: Any) -> None:
-        """Note which method of a flow begins."""
+        """Note which method of a flow begins; watch an agent that CrewAI made for a task."""
         self._run.check()
-        if context.kind == "flow_method":
+        if context.kind == "task" and context.agent is not None:
+            watched(context.agent)
+        if context.kind == "flow_method" and not _is_internal(context.flow):
             executing(str(context.step_name))
 
     def before_model(self, context: Any) -> None:
-        """Note that an attempt of an agent begins, when it does."""
+        """Note that an attempt of an agent by itself begins, when it does."""
         run = self._run
         run.check()
-        agent, task = context.agent, context.task
-        execution = run.execution(agent, task, context.executor)
-        if context.iterations == 0:
-            saga = run.scope.saga
-            place = run.place(agent, task, context.crew)
-            attempts_of(saga).begin(saga, place, execution)
+        if context.task is None and context.executor is not None and context.iterations == 0:
+            run.begin(context.agent, None, context.crew, context.executor)
 
     def before_tool(self, context: Any) -> None:
         """Let a call begin that will be a step, and no other.
@@ -120,7 +121,7 @@ class Gate:
         if run.pace is not None:
             run.pace()
             run.check()
-        if not is_wrapped(tool) and not isinstance(tool, BaseAgentTool):
+        if not is_wrapped(tool) and not type(tool).__module__.startswith(_OWN):
             self._wrap(context, tool)
         run.effects.update(map(id, effects_of(tool)))
         calling.set(context)
@@ -142,6 +143,11 @@ class Gate:
         """
         calling.set(None)
         self._run.check()
+
+
+def _is_internal(flow: Any) -> bool:
+    """Say whether a flow is how CrewAI itself runs an agent; older versions have hooks for that."""
+    return type(flow).__module__.startswith(("crewai.agents.", "crewai.experimental."))
 
 
 def agents_of(crew: Any) -> list[Any]:

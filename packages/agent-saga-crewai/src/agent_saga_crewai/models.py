@@ -1,4 +1,4 @@
-"""The models of agents, so that a run can be gone on with.
+"""Agents and their models, so that attempts are known and a run can be gone on with.
 
 Rules of this part:
 
@@ -39,10 +39,31 @@ _classes: dict[type[Any], type[Any]] = {}
 
 
 def watched(agent: Any) -> None:
-    """Put an agent's model under this package's care, once."""
+    """Put an agent and its model under this package's care, once."""
     model = getattr(agent, "llm", None)
     if isinstance(model, BaseLLM) and type(model) not in _classes.values():
         agent.llm = sharing(model, _class_of(type(model)))
+    for name in ("execute_task", "aexecute_task"):
+        if name not in vars(agent) and hasattr(agent, name):
+            object.__setattr__(agent, name, _attempting(agent, getattr(agent, name)))
+
+
+def _attempting(agent: Any, execute: Callable[..., Any]) -> Callable[..., Any]:
+    """Return how an agent executes a task, which notes that an attempt begins.
+
+    CrewAI calls it for the first attempt, and again for each one after an error or a guardrail.
+    """
+
+    @functools.wraps(execute)
+    def attempting(*args: Any, **kwargs: Any) -> Any:
+        run = current_run()
+        if run is not None:
+            run.check()
+            task = args[0] if args else kwargs.get("task")
+            run.begin(agent, task, getattr(agent, "crew", None))
+        return execute(*args, **kwargs)
+
+    return attempting
 
 
 def sharing(given: Any, cls: type[Any]) -> Any:

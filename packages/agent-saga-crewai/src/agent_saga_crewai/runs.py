@@ -3,8 +3,8 @@
 Rules of this part:
 
 - What ends a run (a tool failure where that undoes it, a halt, a question to a human) is noted
-  here, by whoever meets it first, and leaves CrewAI as a `HookAborted`, which nothing in CrewAI
-  hides or repeats.
+  here, by whoever meets it first, and leaves CrewAI as an error that it neither hides nor repeats;
+  where an older version does, the run is stopped before its model is asked again.
 - Once it is noted, or the run was left, nothing of the run begins any more.
 - A run is found through the context, and a tool whose thread lost it finds its run by itself:
   through the only run that has the tool. If there are several, it is refused.
@@ -22,9 +22,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from crewai.hooks.dispatch import HookAborted
+from crewai.tools.tool_failure import ToolExecutionFailedError, ToolFailure, ToolFailureRecord
 
 from agent_saga.engine.boundary import current_scope
 from agent_saga.errors import NoBoundary, one_line
+from agent_saga_crewai.attempts import attempts_of
 from agent_saga_crewai.place import Place, place_of
 
 if TYPE_CHECKING:
@@ -35,15 +37,21 @@ if TYPE_CHECKING:
 _SOURCE: Final = "agent-saga"
 
 
-class RunEnded(HookAborted):
+class RunEnded(ToolExecutionFailedError, HookAborted):
     """The run ends here; what ended it is noted in the run.
+
+    It is both of what CrewAI passes on as it is: the one in all versions, the other in later ones.
 
     Args:
         reason: why, in words.
     """
 
     def __init__(self, reason: str) -> None:
-        super().__init__(reason, source=_SOURCE)
+        failure = ToolFailure(message=reason)
+        Exception.__init__(self, reason)
+        self.record = ToolFailureRecord(tool_name=_SOURCE, failure=failure)
+        self.reason = reason
+        self.source = _SOURCE
 
 
 class Execution:
@@ -171,6 +179,12 @@ class Run:
     def place(self, agent: Any, task: Any, crew: Any) -> Place:
         """Return where an agent's call is made."""
         return place_of(_here().method, agent, task, crew)
+
+    def begin(self, agent: Any, task: Any, crew: Any, executor: object = None) -> None:
+        """Note that an attempt of an agent begins: its equal calls may be those of earlier ones."""
+        execution = self.execution(agent, task, executor)
+        saga = self.scope.saga
+        attempts_of(saga).begin(saga, self.place(agent, task, crew), execution)
 
     def execution(self, agent: Any, task: Any, executor: object = None) -> Execution:
         """Return what execution a call belongs to.
