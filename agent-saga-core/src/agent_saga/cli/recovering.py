@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
+from agent_saga.cli.lasting import to_the_end
 from agent_saga.cli.output import printable
 from agent_saga.cli.place import existing_log, log_path
 from agent_saga.errors import RecoveryRefused
@@ -66,12 +67,13 @@ def opened(
         PluginError: a module cannot be loaded.
     """
     path = log_path(wal_path) if awaited else existing_log(wal_path)
-    import_modules(modules)
-    daemon = RecoveryDaemon(path, by=by, notifiers=notifiers, leave_missing=leave_missing)
-    try:
-        yield daemon
-    finally:
-        daemon.close()
+    with to_the_end():
+        import_modules(modules)
+        daemon = RecoveryDaemon(path, by=by, notifiers=notifiers, leave_missing=leave_missing)
+        try:
+            yield daemon
+        finally:
+            daemon.close()
 
 
 def check_handlers(missing: Sequence[str]) -> None:
