@@ -19,6 +19,7 @@ NAMES = {
     *("saga_agent", "saga_run", "saga_run_sync", "saga_stream", "saga_stream_sync", "SagaStream"),
     *("saga_tool", "safe_tool", "wrap_tool", "wrap_tools", "last_report"),
     *("compensable", "read_only", "irreversible", "RunStateApprovals", "approve", "deny"),
+    "ServerToolFailed",
 }
 
 

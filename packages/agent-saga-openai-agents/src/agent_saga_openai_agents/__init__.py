@@ -13,6 +13,7 @@ from agent_saga_openai_agents.versions import RANGES
 
 _HOME = {
     "RunStateApprovals": ".asking",
+    "ServerToolFailed": ".servers",
     "SagaStream": ".streams",
     "approve": ".asking",
     "compensable": "agent_saga.kit.frameworks.declarations",

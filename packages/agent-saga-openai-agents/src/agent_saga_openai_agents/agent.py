@@ -30,6 +30,7 @@ from agent_saga.kit.frameworks.declarations import (
     undeclared,
 )
 from agent_saga_openai_agents import seams
+from agent_saga_openai_agents import servers as told_servers
 from agent_saga_openai_agents.effects import Effect
 from agent_saga_openai_agents.nested import nested_tool
 from agent_saga_openai_agents.plans import check_policy
@@ -162,7 +163,8 @@ class Care:
         if id(agent) in self._clones:
             return self._clones[id(agent)][1]
         given = {f.name: getattr(agent, f.name) for f in dataclasses.fields(agent) if f.init}
-        given.update(tools=[], handoffs=[], saga_care=self)
+        servers = [told_servers.told(server) for server in agent.mcp_servers]
+        given.update(tools=[], handoffs=[], mcp_servers=servers, saga_care=self)
         made = _class_of(type(agent))(**given)
         self._clones[id(agent)] = (agent, made)
         made.tools = [self._tool(tool) for tool in agent.tools]
@@ -208,7 +210,7 @@ class Care:
         missing = [tool.name for tool in tools if self._declaration(tool.name) is None]
         if missing:
             raise undeclared(missing)
-        return [with_effect(tool, self._effect(tool.name)) for tool in tools]
+        return [with_effect(tool, self._effect(tool.name), remote=True) for tool in tools]
 
     def _effect(self, name: str) -> Effect:
         if name not in self._remote:

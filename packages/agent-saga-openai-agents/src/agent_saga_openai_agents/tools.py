@@ -34,10 +34,11 @@ from agent_saga.kit.frameworks.declarations import (
     undeclared,
 )
 from agent_saga.kit.tools import tool as bare_tool
-from agent_saga_openai_agents import seams
+from agent_saga_openai_agents import seams, servers
 from agent_saga_openai_agents.calls import calling, defaults_of
 from agent_saga_openai_agents.effects import KEY, Effect
 from agent_saga_openai_agents.invoking import Invoker, patiently
+from agent_saga_openai_agents.servers import ServerToolFailed
 
 if TYPE_CHECKING:
     from agent_saga.kit.agent_kit import AgentKit
@@ -273,8 +274,13 @@ def effect_of(kit: AgentKit | None, options: dict[str, Any]) -> Effect:
     return Effect(declared(_forward, kit, options))
 
 
-def with_effect(tool: FunctionTool, effect: Effect) -> FunctionTool:
+def with_effect(tool: FunctionTool, effect: Effect, *, remote: bool = False) -> FunctionTool:
     """Return a copy of a tool whose calls are a step.
+
+    Args:
+        tool: the tool.
+        effect: the step.
+        remote: it is a tool of an MCP server; see `servers`.
 
     Raises:
         ConfigurationError: this version of the framework would hide how its calls end.
@@ -292,16 +298,27 @@ def with_effect(tool: FunctionTool, effect: Effect) -> FunctionTool:
         forward = functools.partial(patiently, forward)
 
     async def step(ctx: Any, text: str) -> Any:
-        return await effect.arun((ctx, text, forward), {})
+        answers: list[Any] = []
+        try:
+            value = await effect.arun((ctx, text, forward, answers), {})
+        except ServerToolFailed:
+            if not answers:
+                raise
+        if answers:
+            return answers[-1]
+        return servers.shown(value) if remote else value
 
     replaced = step if implementation is None else seams.with_implementation(invoker, step)
     return _invoked(dataclasses.replace(tool, on_invoke_tool=replaced), effect)
 
 
-async def _forward(ctx: Any, text: str, implementation: seams.Implementation) -> Any:
+async def _forward(
+    ctx: Any, text: str, implementation: seams.Implementation, answers: list[Any]
+) -> Any:
     """Do what a tool does; what it says of its own failure counts as one.
 
     Raises:
+        ServerToolFailed: so the answer of an MCP server says.
         ArgumentsUnfit: what the model chose does not fit; the tool's function was not called.
     """
     try:
@@ -310,10 +327,13 @@ async def _forward(ctx: Any, text: str, implementation: seams.Implementation) ->
         if seams.is_all_theirs(error):
             raise ArgumentsUnfit(str(error)) from error
         raise
+    answers.append(result)
     call = calling.get()
-    if call is not None and call.failed is not None:
+    if call is None:
+        return result
+    if call.failed is not None:
         raise call.failed
-    return result
+    return result if call.result is None else call.result
 
 
 class ArgumentsUnfit(ModelBehaviorError):
