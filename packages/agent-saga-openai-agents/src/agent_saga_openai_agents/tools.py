@@ -299,6 +299,7 @@ def with_effect(tool: FunctionTool, effect: Effect, *, remote: bool = False) -> 
 
     async def step(ctx: Any, text: str) -> Any:
         answers: list[Any] = []
+        value: Any = None
         try:
             value = await effect.arun((ctx, text, forward, answers), {})
         except ServerToolFailed:
