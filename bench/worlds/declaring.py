@@ -175,7 +175,10 @@ class Declared:
             return CannotTell(prepared["error"])
         args = self.session | prepared["args"]
         effect = plan.effect(args, prepared["seen"], plan.look(self._reach.aside, args))
-        if plan.visible:
+        shown = plan.visible and not (
+            effect is plans.UNCLEAR and plan.needs(args, prepared["seen"])
+        )
+        if shown:
             self.told.append(effect is not plans.UNCLEAR)
         if effect is plans.UNCLEAR:
             return CannotTell("no tool shows it")
