@@ -294,3 +294,23 @@ def test_a_quarantined_saga_says_how_it_is_let_go(cli: Cli, log: Any) -> None:
         run = cli("undo", "x", *WHO, *more)
         assert run.code == 4
         assert "agent-saga resume --scope saga:x" in run.err
+
+
+def test_a_quarantine_is_lifted_by_any_name_of_its_saga(cli: Cli, log: Any) -> None:
+    log.begin("saga-1", "checkout")
+    log.close()
+    for wanted in ("checkout", "saga", "saga-1"):
+        assert cli("quarantine", wanted, *WHO).code == 0
+        lifted = cli("resume", "--scope", f"saga:{wanted}", "--by", "ann")
+        assert (lifted.code, "was quarantined by ann" in lifted.out) == (0, True)
+    assert cli("resume", "--scope", "saga:checkout", "--by", "ann").code == 3
+
+
+def test_an_inverse_that_is_not_registered_is_to_be_imported(cli: Cli, log: Any) -> None:
+    log.begin("x")
+    log.charged("x", {"handler": "gone.handler", "kwargs": {}})
+    log.add(Ev.SAGA_COMMITTED, {"unsettled": []}, saga="x")
+    log.close()
+    run = cli("undo", "x", *WHO)
+    assert run.code == 4
+    assert "Name the modules that register gone.handler with --import MODULE." in run.err

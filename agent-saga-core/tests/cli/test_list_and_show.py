@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cli.conftest import CHARGE, INVERSE, Cli, Log
 
-from agent_saga.cli import verdict
 from agent_saga.domain.lifecycle import STEP_STANDS, SagaState, StepState
 from agent_saga.domain.records import Ev
+from agent_saga.domain.words import SAGA_WORDS, STEP_WORDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,8 +79,8 @@ def test_before_its_deadline_a_suspended_saga_is_resumed_and_after_it_undone(
 
 
 def test_every_state_has_its_words() -> None:
-    assert set(verdict._STATES) == set(SagaState)
-    assert set(verdict._STEPS) == STEP_STANDS | {StepState.COMMITTED}
+    assert set(SAGA_WORDS) == set(SagaState)
+    assert set(STEP_WORDS) == STEP_STANDS | {StepState.COMMITTED}
 
 
 def test_an_empty_queue_is_not_told_where_there_is_no_log(cli: Cli, tmp_path: Path) -> None:

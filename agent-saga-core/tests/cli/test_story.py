@@ -47,7 +47,10 @@ REFUND = {"handler": "refund", "kwargs": {"id": "c1"}}
         (
             Ev.SAGA_SUSPENDED,
             {"reason": "a human", "deadline": 0, "at_deadline": "undo"},
-            "The saga was suspended: a human (until 1970-01-01 00:00:00.000, then it is undone)",
+            (
+                "The saga was suspended: a human "
+                "(until 1970-01-01 00:00:00.000 UTC, then it is undone)"
+            ),
         ),
         (
             Ev.STEP_COMMITTED,

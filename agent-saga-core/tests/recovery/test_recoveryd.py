@@ -223,3 +223,15 @@ def test_nothing_is_made_where_there_is_no_log(log, typed):
     for words in (["recover"], ["undo", "x", "--by", "a", "--reason", "b"], ["queue", "list"]):
         typed(*words)
         assert not Path(log.path).exists()
+
+
+@pytest.mark.crash
+def test_a_command_says_once_what_became_of_a_saga(log):
+    dead(log, orphan=True)
+    words = [sys.executable, "-m", "agent_saga.cli", "recover", "--wal-path", str(log.path)]
+    run = subprocess.run(
+        [*words, "--leave-missing"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert run.returncode == 1
+    assert run.stderr == ""
+    assert run.stdout.count("needs a human") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_saga.cli.lasting import to_the_end
@@ -67,6 +68,8 @@ def opened(
         PluginError: a module cannot be loaded.
     """
     path = log_path(wal_path) if awaited else existing_log(wal_path)
+    if not awaited:
+        _say_once()
     with to_the_end():
         import_modules(modules)
         daemon = RecoveryDaemon(path, by=by, notifiers=notifiers, leave_missing=leave_missing)
@@ -74,6 +77,21 @@ def opened(
             yield daemon
         finally:
             daemon.close()
+
+
+class _Unexpected(logging.Handler):
+    """Lets through what no command says itself: errors with their traceback."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and logging.lastResort is not None:
+            logging.lastResort.handle(record)
+
+
+def _say_once() -> None:
+    """Keep what a command says itself from being logged to the terminal as well."""
+    recovery = logging.getLogger("agent_saga.recovery")
+    if not recovery.handlers:
+        recovery.addHandler(_Unexpected())
 
 
 def check_handlers(missing: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from agent_saga.cli.output import printable
+from agent_saga.cli.output import counted, printable
 from agent_saga.domain.records import Ev
 from agent_saga.errors import WALCorrupt
 
@@ -147,7 +147,7 @@ def _suspended(tool: str, facts: Facts) -> str:  # noqa: ARG001
     if not isinstance(deadline, int):
         return text
     then = "it waits for a human" if facts.get("at_deadline") == "hold" else "it is undone"
-    return f"{text} (until {moment(deadline)}, then {then})"
+    return f"{text} (until {moment(deadline)} UTC, then {then})"
 
 
 def _intent(tool: str, facts: Facts) -> str:
@@ -279,7 +279,8 @@ def _closed(text: str) -> Callable[[str, Facts], str]:
 def _saga_committed(tool: str, facts: Facts) -> str:  # noqa: ARG001
     unsettled = facts.get("unsettled")
     count = len(unsettled) if isinstance(unsettled, list) else 0
-    return f"The boundary was committed{f', with {count} UNSETTLED steps' if count else ''}"
+    left = f", with {counted(count, 'UNSETTLED step')}" if count else ""
+    return f"The boundary was committed{left}"
 
 
 def _step(text: str) -> Callable[[str, Facts], str]:

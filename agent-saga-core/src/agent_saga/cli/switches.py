@@ -44,13 +44,18 @@ def switches_of(path: Path) -> Switches:
     return switch_of(path).switches() if path.exists() else Switches()
 
 
-def entry_line(entry: Entry) -> str:
-    """Return one halt or quarantine as a line."""
-    until = f", until {moment(entry.until)}" if entry.until is not None else ""
+def entry_line(entry: Entry, verb: str = "is") -> str:
+    """Return one halt or quarantine as a line.
+
+    Args:
+        entry: the halt or quarantine.
+        verb: "was" for one that holds no more.
+    """
+    until = f", until {moment(entry.until)} UTC" if entry.until is not None else ""
     what = {"halt": "halted", "drain": "drained", "quarantine": "quarantined"}[entry.mode]
-    scope = printable(entry.scope)
+    scope, since = printable(entry.scope), "since" if verb == "is" else "at"
     return (
-        f"{scope} is {what} by {printable(entry.by)} since {moment(entry.at)}{until}: "
+        f"{scope} {verb} {what} by {printable(entry.by)} {since} {moment(entry.at)} UTC{until}: "
         f"{printable(entry.reason)}"
     )
 
@@ -87,7 +92,7 @@ def in_flight_lines(steps: list[InFlight]) -> list[str]:
     lines = [f"{counted(len(steps), 'step')} in flight; what was announced may still take effect:"]
     lines += [
         f"  {printable(step.tool)} [{printable(step.step[:8])}] in saga {printable(step.saga)}, "
-        f"announced {moment(step.since)}"
+        f"announced {moment(step.since)} UTC"
         for step in steps
     ]
     return lines

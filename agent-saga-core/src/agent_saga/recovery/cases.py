@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from agent_saga.domain.lifecycle import SagaState
+from agent_saga.domain.words import SAGA_WORDS, STEP_WORDS
 from agent_saga.recovery.survey import Found
 from agent_saga.recovery.suspended import awaits_human
 
@@ -31,5 +32,6 @@ def case_of(found: Found) -> str:
         return "; ".join(found.problems)
     if awaits_human(found):
         return "its deadline is over: resume it by its id in its program, or undo it"
-    steps = ", ".join(f"{step.tool} is {step.state.value}" for step in found.view.standing)
-    return f"{found.view.state.value}: {steps or 'it could not be undone'}"
+    view = found.view
+    steps = [f"{step.tool or 'a step'}: {STEP_WORDS[step.state]}" for step in view.standing]
+    return "; ".join([f"it {SAGA_WORDS[view.state]}", *steps])

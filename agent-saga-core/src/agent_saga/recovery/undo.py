@@ -335,5 +335,14 @@ def _check(place: Place, found: Found, *, leave_the_rest: bool, to: str | None) 
         reasons = "; ".join(f"{step.tool}: {step.detail}" for step in cannot)
         raise UndoRefused(
             f"Saga {found.id} cannot be undone completely: {reasons}.",
-            fix="--leave-the-rest undoes what can be undone and lets the rest stand.",
+            fix=f"{_modules(place.engine, found, cannot)}--leave-the-rest undoes what can be "
+            "undone and lets the rest stand.",
         )
+
+
+def _modules(engine: Engine, found: Found, cannot: list[Planned]) -> str:
+    """Return what to do about inverses that are not registered here; empty if there are none."""
+    steps = [found.view.steps[one.step] for one in cannot if one.step in found.view.steps]
+    missing = {step.inverse for step in steps} - {"", *engine.handlers.compensators}
+    names = ", ".join(sorted(missing))
+    return f"Name the modules that register {names} with --import MODULE. " if missing else ""

@@ -269,7 +269,8 @@ def _variable(name: str) -> str:
 def _shown(value: object, unit: str) -> str:
     if value is None:
         return "none"
-    text = f"{value:g}" if isinstance(value, float) else str(value)
+    whole = isinstance(value, float) and value.is_integer()
+    text = f"{value:.0f}" if whole else f"{value:g}" if isinstance(value, float) else str(value)
     return f"{text} {unit}".rstrip()
 
 

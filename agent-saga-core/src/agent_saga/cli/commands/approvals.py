@@ -233,7 +233,7 @@ def _pending_lines(pending: Sequence[Doc], path: Path) -> list[str]:
         lines += [
             f"{doc['id']}  {printable(doc['tool'])}",
             f"  why: {printable(doc['reason'])} (rule {printable(doc['rule'])})",
-            f"  asked by: {asked}, in saga {printable(doc['saga'])}, at {moment(doc['asked'])}",
+            f"  asked by: {asked}, in saga {printable(doc['saga'])}, at {moment(doc['asked'])} UTC",
             f"  arguments: {printable(doc['arguments'])}",
             f"  until: {moment(doc['deadline'])} UTC",
             f"  yes: {_command('approve', doc, path)}",
@@ -255,8 +255,9 @@ def _review_lines(reviews: Sequence[Doc], path: Path) -> list[str]:
 
 def _grant_lines(grants: Sequence[Doc]) -> list[str]:
     return [
-        f"Granted: {printable(one['tool'])} by {printable(one['by'])} until {moment(one['until'])}"
-        f"{_sum_of(one)}; {len(one['shares'])} of {counted(one['uses'], 'use')} taken"
+        f"Granted: {printable(one['tool'])} by {printable(one['by'])}, "
+        f"until {moment(one['until'])} UTC{_sum_of(one)}; "
+        f"{len(one['shares'])} of {counted(one['uses'], 'use')} taken"
         for one in grants
     ]
 

@@ -113,7 +113,7 @@ def _print(told: dict[str, Any], settings: Settings, findings: Sequence[Finding]
 
 def _plugin_rows(told: dict[str, Any]) -> list[tuple[str, str, str]]:
     rows = [(p["name"], p["distribution"] or "built in", p["version"]) for p in told["plugins"]]
-    return rows + [(i["name"], i["package"], i["supports"]) for i in told["integrations"]]
+    return rows + [(f"for {i['name']}", i["package"], i["supports"]) for i in told["integrations"]]
 
 
 def _setting_rows(settings: Settings) -> list[tuple[str, str, str, str]]:

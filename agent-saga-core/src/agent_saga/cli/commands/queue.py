@@ -13,7 +13,7 @@ from agent_saga.cli.output import counted, printable, say, say_json
 from agent_saga.cli.place import NO_LOG, existing_log, is_there, log_path, wal_option
 from agent_saga.cli.reading import read_log
 from agent_saga.cli.recovering import as_document, opened, result_lines
-from agent_saga.cli.verdict import headline
+from agent_saga.cli.verdict import headline, standing_lines
 from agent_saga.domain.commands import quoted
 from agent_saga.errors import RecoveryError
 from agent_saga.recovery.next_step import where_to_look
@@ -74,9 +74,8 @@ def show_case(saga: str, wal_path: str | None, *, as_json: bool) -> Exit:
         say_json(_document(case))
         return Exit.NOT_CLEAN
     say(f"Log: {printable(path)}", headline(case.view))
-    say(*[f"  {printable(problem)}" for problem in case.problems])
-    for step in case.view.standing:
-        say(f"  may stand: {printable(step.tool)} ({step.state.value}) {printable(step.detail)}")
+    say(*[f"  {printable(one)}" for one in case.problems if one not in case.view.faults])
+    say(*standing_lines(case.view))
     say(*_ways_out(case, path))
     return Exit.NOT_CLEAN
 
@@ -109,7 +108,11 @@ def _ways_out(case: Found, path: Path) -> list[str]:
     if case.problems or case.view.state not in RETRIED:
         return ["Look at the world. When it is put right by hand:", close]
     head = "Look at the world. Then either undo what is left,"
-    return [head, retry, "or, when it is put right by hand,", close]
+    again = (
+        "  (an inverse that failed is repeated only if it is idempotent, or if its reconciler sees "
+        "that it does not hold)"
+    )
+    return [head, retry, again, "or, when it is put right by hand,", close]
 
 
 @command.command("retry", context_settings={"ignore_unknown_options": True})

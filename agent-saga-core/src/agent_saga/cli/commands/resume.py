@@ -10,6 +10,7 @@ from agent_saga.cli.exits import Exit
 from agent_saga.cli.options import by_option, log_options
 from agent_saga.cli.output import printable, say, say_json
 from agent_saga.cli.place import log_path
+from agent_saga.cli.reading import read_log
 from agent_saga.cli.switches import (
     entry_document,
     entry_line,
@@ -68,14 +69,23 @@ def _lifted(path: Path, scope: str, by: str) -> Set:
         return Set((), switches_of(path))
     switch = switch_of(path)
     if scope.startswith(QUARANTINE):
-        return switch.release_saga(scope.removeprefix(QUARANTINE), by=by)
+        return switch.release_saga(_quarantined(path, scope.removeprefix(QUARANTINE)), by=by)
     return switch.lift(scope, by=by)
+
+
+def _quarantined(path: Path, wanted: str) -> str:
+    """Return the id of the quarantined saga that a person means; as it is, if there is no such."""
+    held = switches_of(path).quarantined
+    if wanted in held or not wanted.strip():
+        return wanted
+    meant = [view.id for view in read_log(path).find(wanted) if view.id in held]
+    return meant[0] if len(meant) == 1 else wanted
 
 
 def _print(path: Path, scope: str, done: Set) -> None:
     say(f"Log: {printable(path)}")
     for entry in done.entries:
-        say(f"Lifted: {entry_line(entry)}")
+        say(f"Lifted: {entry_line(entry, 'was')}")
     if not done.entries:
         say(f"Nothing of the scope {printable(scope)} was set; nothing was changed.")
     left = [*done.switches.halts, *done.switches.quarantined.values()]

@@ -43,7 +43,8 @@ def command(saga: str, wal_path: str | None, *, as_json: bool) -> Exit:
 
 
 def _print(log: LogView, view: SagaView) -> None:
-    say(f"Log: {printable(log.path)}", *damage_text(log.damages), headline(view), "")
+    say(f"Log: {printable(log.path)}", *damage_text(log.damages), headline(view))
+    say("", "  (times are in UTC)")
     for record, sentence in told(records_of(log.path, view.id)):
         say(f"  {moment(record.time)}  {sentence}")
     say("", *standing_lines(view))

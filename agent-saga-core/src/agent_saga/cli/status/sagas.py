@@ -30,7 +30,7 @@ def sagas(scene: Scene) -> Section:
     lines += [f"  {hold.saga} is held: {hold_text(hold)}" for hold in held.values()]
     deadlines = [d for saga in waiting if (d := saga.deadline) is not None and d > scene.now]
     if deadlines:
-        lines.append(f"  the next deadline of a suspended saga: {moment(min(deadlines))}")
+        lines.append(f"  the next deadline of a suspended saga: {moment(min(deadlines))} UTC")
     if left:
         names = ", ".join(printable(saga.id) for saga in left[:3])
         more = ", …" if len(left) > len(left[:3]) else ""
