@@ -1,4 +1,4 @@
-"""Writes `docs/reference/` from the code: the public door, errors, settings, records, commands.
+"""Writes `docs/reference/` from the code: the public door, errors, settings, records, and more.
 
 Rules of this part:
 
@@ -30,6 +30,7 @@ from agent_saga.cli.recoveryd import program as recoveryd
 from agent_saga.domain.records import NEEDS, Ev, Need
 from agent_saga.engine.tool import declare
 from agent_saga.runtime.settings import defaults_table
+from tools import frameworks
 from tools.docstrings import first_line, markdown
 from tools.records import SAYS
 
@@ -54,6 +55,7 @@ def pages() -> dict[str, str]:
         "settings.md": _settings,
         "records.md": _records,
         "commands.md": _commands,
+        "frameworks.md": frameworks.page,
     }
     return {name: "\n\n".join([_NOTE, *make()]) + "\n" for name, make in made.items()}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools import reference
+from tools import frameworks, places, reference
 from tools.docstrings import markdown
 from tools.records import SAYS
 
@@ -19,6 +19,14 @@ def test_a_page_is_up_to_date(name):
 
 def test_there_is_no_other_page():
     assert {path.name for path in reference.FOLDER.iterdir()} == set(PAGES)
+
+
+@pytest.mark.parametrize("package", places.frameworks())
+def test_every_frameworks_package_is_put_to_every_case(package):
+    found = {case for way in frameworks.ways(package) for case in way.cases}
+    kit = {case for part in frameworks.PARTS.values() for case in frameworks.cases_of(part)}
+    assert len(kit) > 45
+    assert found == kit
 
 
 def test_every_record_is_told():
