@@ -251,3 +251,14 @@ def test_of_two_that_resume_a_thread_at_once_one_does(shop):
         thread.join()
     assert ["done"] in answers
     shop.world.assert_applied_once("seat")
+
+
+def test_a_graph_does_not_repeat_what_the_program_does_not_know_the_end_of(shop):
+    way = Way(shop, guarded=True)
+    graph = way.chain(lambda _: {"log": [str(way.book("seat"))]})
+    shop.world.lose_answers(1)
+    with pytest.raises(SagaAborted), shop.kit.transaction():
+        with pytest.raises(ConnectionError):
+            way.book("seat")
+        saga_run_sync(graph, {"log": []}, THREAD, kit=shop.kit)
+    assert shop.world.attempts() == 1

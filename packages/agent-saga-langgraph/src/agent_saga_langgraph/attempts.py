@@ -3,7 +3,8 @@
 Rules of this part, in this order:
 
 1. The same key is the same step.
-2. A call that equals one without a known outcome is that one: a blind retry, by whomever.
+2. A call that equals one without a known outcome is that one: a blind retry, by whomever, also of
+   what the program called itself.
 3. After a resume: an equal call with the same id, recorded in a superstep that the graph's history
    does not hold as done, is that one. So an edited state repeats nothing.
 4. After a resume: an equal call recorded in a superstep that the graph has lost altogether is that
@@ -66,7 +67,7 @@ class Attempts:
         self._left = {step.id for step in saga.keyed.values() if self._may_return(step)}
 
     def key(self, saga: Saga, tool: Tool, call: str | None, mac: bytes) -> str | None:
-        """Return the key of a call; None outside a graph.
+        """Return the key of a call; None outside a graph, and for a step without one that it is.
 
         Args:
             saga: whose step it is.
@@ -80,6 +81,8 @@ class Attempts:
         with self._lock:
             key = self._own_key(place, tool, call, mac)
             step = saga.keyed.get(identity.given_key(("",), tool.name, key))
+            if step is None and any(_equal(one, tool, mac) for one in _unnamed(saga)):
+                return None
             if step is None:
                 step = self._earlier(saga, place, tool, call, mac)
             if step is None:
@@ -142,6 +145,12 @@ class Attempts:
 
 def _equal(step: Step, tool: Tool, mac: bytes) -> bool:
     return step.tool.name == tool.name and step.mac == mac
+
+
+def _unnamed(saga: Saga) -> list[Step]:
+    """Return what the program itself called, and does not know the end of."""
+    left = tuple(saga.unsettled.values())
+    return [step for step in left if not step.keyed and _unsettled(step)]
 
 
 def _unsettled(step: Step) -> bool:
