@@ -9,6 +9,7 @@ import pytest
 from crewai import Agent, Crew, Process, Task
 from crewai.agent import core as agent_core
 from crewai.hooks.dispatch import HookAborted, InterceptionPoint, register_scoped, scoped_hooks
+from crewai.state.checkpoint_config import CheckpointConfig
 from crewai.tools import tool
 from crewai.tools.memory_tools import RecallMemoryTool
 from scripted import Scripted, call
@@ -103,6 +104,26 @@ def test_an_agent_by_itself_is_a_boundary(shop):
 
     with pytest.raises(ConfigurationError, match="does not stream"):
         asyncio.run(streamed())
+
+
+def test_a_run_does_not_block_an_event_loop(shop):
+    crew = saga_agent(shop.crew("done"), shop.kit, tools=shop.declared)
+    agent = saga_agent(shop.agent(SEAT, "done"), shop.kit, tools=shop.declared)
+
+    async def case():
+        with pytest.raises(ConfigurationError, match="block the event loop"):
+            crew.kickoff()
+        return await agent.kickoff("go on")
+
+    assert asyncio.run(case()).raw == "done"
+    shop.world.assert_applied_once("seat")
+
+
+def test_a_checkpoint_of_the_framework_is_not_restored_in_a_boundary(shop):
+    crew = saga_agent(shop.crew(SEAT, "done"), shop.kit, tools=shop.declared)
+    with pytest.raises(ConfigurationError, match="vouch"):
+        crew.kickoff(from_checkpoint=CheckpointConfig(restore_from="somewhere.json"))
+    shop.world.assert_untouched()
 
 
 def test_an_agent_by_itself_that_is_guarded_repeats_no_effect(shop):

@@ -372,5 +372,7 @@ def test_a_flow_whose_description_is_named_otherwise_counts_as_one_that_can_wait
 
     plain = flows.of(lambda: 1, lambda: 2)
     assert Work(plain, None, None, {}).own_id == ""
+    asking = flows.asking()()
+    assert Work(asking, None, None, {}).own_id == asking.flow_id
     object.__setattr__(plain, "_definition", None)
     assert Work(plain, None, None, {}).own_id == plain.flow_id

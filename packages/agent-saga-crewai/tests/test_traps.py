@@ -123,6 +123,17 @@ def test_a_task_that_is_tried_again_after_a_payment_pays_once(shop):
     shop.world.assert_applied_once("seat", "room")
 
 
+def test_a_crew_does_not_repeat_what_the_program_does_not_know_the_end_of(shop):
+    book = wrap_tool(shop.book, compensate=shop.undo, kit=shop.kit)
+    shop.world.lose_answers(1)
+    with pytest.raises(SagaAborted), shop.kit.transaction():
+        with pytest.raises(ConnectionError):
+            book.run(item="seat")
+        saga_run_sync(shop.crew(SEAT, SEAT, "done", tools=[book]), kit=shop.kit)
+        raise RuntimeError("the program fails")
+    assert shop.world.attempts() == 1
+
+
 def test_two_equal_calls_of_one_attempt_are_two_and_stay_two(shop):
     crew = guarded(shop, SEAT, SEAT, "first", SEAT, SEAT, SEAT, "second")
     saga_agent(crew, shop.kit, tools=shop.declared).kickoff()

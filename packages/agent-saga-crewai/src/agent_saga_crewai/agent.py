@@ -18,6 +18,7 @@ from typing import Any, Final
 from crewai import Agent, Crew
 from crewai.flow.flow import Flow
 
+from agent_saga.engine.boundary import loop_is_running
 from agent_saga.errors import ConfigurationError
 from agent_saga.kit.agent_kit import AgentKit
 from agent_saga.kit.frameworks.declarations import Declaration, Declarations, checked
@@ -106,9 +107,15 @@ class SagaAgent:
         return self.__dict__[_OPTIONS]  # type: ignore[no-any-return]
 
     def kickoff(self, *args: Any, **kwargs: Any) -> Any:
-        """Run it as `saga_run_sync` does; `key`, `resume` and `on_tool_failure` may be given."""
+        """Run it as `saga_run_sync` does; `key`, `resume` and `on_tool_failure` may be given.
+
+        An agent by itself gives a coroutine where an event loop is running, as the framework's own
+        does; so a method of a flow need not know.
+        """
         if _streams(self):
             return _base_of(type(self)).kickoff(self, *args, **kwargs)
+        if isinstance(self, Agent) and loop_is_running():
+            return self.kickoff_async(*args, **kwargs)
         return run_blocking(*self._asked(args, kwargs))
 
     async def kickoff_async(self, *args: Any, **kwargs: Any) -> Any:

@@ -2,7 +2,8 @@
 
 Rules of this part, in this order:
 
-1. A call that equals one without a known outcome is that one: a blind retry, by whomever.
+1. A call that equals one without a known outcome is that one: a blind retry, by whomever, also of
+   what the program called itself.
 2. CrewAI shows a tool no id of its call. So a step is known by its place, its tool and arguments,
    and by which of such calls it is.
 3. A new attempt of an agent (after an error, or after a guardrail said no) may do again what the
@@ -64,8 +65,10 @@ class Attempts:
         if wanted is not None:
             self._asked.update(_questions(saga))
 
-    def key(self, saga: Saga, tool: Tool, place: Place, execution: object, mac: bytes) -> str:
-        """Return the key of a call.
+    def key(
+        self, saga: Saga, tool: Tool, place: Place, execution: object, mac: bytes
+    ) -> str | None:
+        """Return the key of a call; None for a step without one that it may be.
 
         Args:
             saga: whose step it is.
@@ -76,6 +79,8 @@ class Attempts:
             mac: the arguments' fingerprint.
         """
         with self._lock:
+            if any(_equal(one, tool, mac) and not one.keyed for one in _unsettled_of(saga)):
+                return None
             step = self._earlier(saga, tool, place, mac)
             if step is not None:
                 self._left.discard(step.id)
@@ -132,7 +137,7 @@ class Attempts:
         equal = [
             step
             for step in tuple(saga.keyed.values())
-            if step.tool.name == tool.name and step.mac == mac and _read(step) is not None
+            if _equal(step, tool, mac) and _read(step) is not None
         ]
         open_ended = [step for step in equal if _unsettled(step)]
         if open_ended:
@@ -143,6 +148,14 @@ class Attempts:
     def _left_of(self, saga: Saga) -> list[Step]:
         left = [step for step in tuple(saga.keyed.values()) if step.id in self._left]
         return [step for step in left if _stands(step) and step.key[-1] not in self._made]
+
+
+def _equal(step: Step, tool: Tool, mac: bytes) -> bool:
+    return step.tool.name == tool.name and step.mac == mac
+
+
+def _unsettled_of(saga: Saga) -> list[Step]:
+    return [step for step in tuple(saga.unsettled.values()) if _unsettled(step)]
 
 
 def _stands(step: Step) -> bool:

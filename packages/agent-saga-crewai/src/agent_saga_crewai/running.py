@@ -23,6 +23,7 @@ from typing import Any
 
 from crewai.tools.tool_failure import ToolExecutionFailedError
 
+from agent_saga.engine.boundary import loop_is_running
 from agent_saga.engine.handle import SagaHandle
 from agent_saga.errors import ConfigurationError, SagaSuspended
 from agent_saga.kit.agent_kit import AgentKit
@@ -110,7 +111,16 @@ def saga_run_sync(
 
 
 def run_blocking(work: Work, asked: Asked) -> Any:
-    """Carry out a run, blocking."""
+    """Carry out a run, blocking.
+
+    Raises:
+        ConfigurationError: an event loop is running on this thread, which it would block.
+    """
+    if loop_is_running():
+        raise ConfigurationError(
+            "A run without `await` would block the event loop that is running here.",
+            fix="Use `await saga_run(…)`, or `await crew.akickoff(…)`.",
+        )
     plan = planned(work, asked)
     ending, before = Ending(plan), last_report()
     try:

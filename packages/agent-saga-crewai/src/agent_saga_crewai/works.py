@@ -5,6 +5,8 @@ Rules of this part:
 - A crew and an agent begin from their inputs; after a crash or a wait they begin again.
 - A flow has an id of its own. After a human's feedback it goes on behind the method that asked;
   after anything else it begins again with its id.
+- A checkpoint of CrewAI's own is not restored inside a boundary: what the run remembers then may no
+  longer be true. A key does what it is for.
 - What streams is run by `saga_stream` alone: it would return before it has run.
 """
 
@@ -44,6 +46,12 @@ class Work:
             )
         if isinstance(agent, Agent) and inputs is None:
             raise ConfigurationError("An agent by itself is run with a message.")
+        if getattr(options.get("from_checkpoint"), "restore_from", None) is not None:
+            raise ConfigurationError(
+                "A run that CrewAI restores from a checkpoint remembers effects that no saga can "
+                "vouch for: they may have been undone.",
+                fix="Run it under a key: after a crash it is gone on with, and repeats no effect.",
+            )
         self.agent: Any = agent
         self.inputs = inputs
         self.feedback = feedback
