@@ -24,6 +24,7 @@ from agent_saga import (
 )
 from agent_saga.controls.control import CallView
 from agent_saga.controls.switch import kill_switch as module
+from agent_saga.controls.switch.document import Asked
 from agent_saga.controls.switch.store import SwitchStore
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.errors import ConfigurationError, StateError, StateUnavailable
@@ -144,11 +145,48 @@ def test_a_halt_with_a_time_is_over_by_itself(kit, world, switch):
     switch.halt("*", reason="r", by="b", ttl=2)
     with kit.transaction(), pytest.raises(Halted):
         send(1)
-    while switch.switches().against("wire.send", (), now=time.time_ns() // 1000):
+    while switch.switches().against(Asked("wire.send", (), time.time_ns() // 1000)):
         time.sleep(0.02)
     with kit.transaction():
         send(2)
     assert world.done == [2]
+
+
+class Stepping:
+    """The wall clock, put forward or back by a test."""
+
+    def __init__(self):
+        self.step = 0
+
+    def now_us(self):
+        return time.time_ns() // 1000 + self.step
+
+    def monotonic(self):
+        return time.monotonic()
+
+
+@pytest.mark.guarantee("HALT-1")
+@pytest.mark.parametrize("hours", [-5, 5])
+@pytest.mark.parametrize("how", ["a drain", "a halt with an end"])
+def test_a_clock_step_lifts_nothing(world, hours, how):
+    clock, store = Stepping(), MemoryStateStore()
+    switch = KillSwitch(SwitchStore(store), clock=clock)
+    gate = PreFlightGate(kill_switch=switch)
+    kit = AgentKit("steps", wal="memory:", gate=gate, settings=FAST)
+    kit.runtime.engine().clock = clock
+    send = acting(kit, world)
+    with kit.transaction():
+        send(1)
+    if how == "a drain":
+        switch.halt("*", reason="r", by="b", drain=True)
+    else:
+        switch.halt("*", reason="r", by="b", ttl=600)
+    with kit.transaction(), pytest.raises(Halted):
+        send(2)
+    clock.step = hours * 3600 * 1_000_000
+    with kit.transaction(), pytest.raises(Halted):
+        send(3)
+    assert world.done == [1]
 
 
 def test_a_gate_asks_its_own_switch_and_a_process_one_for_all(world):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_saga.controls.switch import document, scopes
-from agent_saga.controls.switch.document import Switches
+from agent_saga.controls.switch.document import Asked, Known, Switches
 from agent_saga.errors import ConfigurationError, StateError
 
 TOOLS = {"wire.send": ["money"], "wire.cancel": [], "search": [], "Mail.send": ["pii", "money"]}
@@ -159,15 +159,46 @@ def test_the_revision_only_rises(changes):
 
 def test_a_drain_stops_what_began_after_it_only():
     _, switches = _halt(None, "tool:a", at=100, mode="drain")
-    assert switches.against("a", (), now=200, began=99) is None
-    assert switches.against("a", (), now=200, began=100) is not None
-    assert switches.against("b", (), now=200, began=150) is None
+    assert switches.against(Asked("a", (), 200, began=99)) is None
+    assert switches.against(Asked("a", (), 200, began=100)) is not None
+    assert switches.against(Asked("b", (), 200, began=150)) is None
+
+
+@given(
+    step=st.integers(-(10**9), 10**9),
+    gone=st.floats(0.01, 200),
+    mode=st.sampled_from(["halt", "drain"]),
+)
+def test_a_clock_step_opens_nothing_to_whoever_knew_before_it(step, gone, mode):
+    """A halt or drain of a hundred seconds, set at ten and known at once; then the clock steps."""
+    second = 1_000_000
+    _, switches = _halt(None, "*", at=10 * second, mode=mode, until=110 * second)
+    known = switches.known({}, Known(10 * second, 1000.0))
+    now, monotonic = int((10 + gone) * second) + step, 1000.0 + gone
+    asked = Asked("a", (), now, monotonic, began=now, opened=monotonic)
+    forbids = switches.against(asked, known) is not None
+    if gone < 99.9:
+        assert forbids
+    if gone > 100.1 and step >= 0:
+        assert not forbids
+    begun_before = asked._replace(began=9 * second, opened=999.0)
+    if mode == "drain":
+        assert switches.against(begun_before, known) is None
+
+
+def test_what_is_known_is_known_since_it_was_read_first():
+    _, switches = _halt(None, "*", at=1)
+    first = switches.known({}, Known(1, 1.0))
+    assert switches.known(first, Known(5, 5.0)) == first
+    doc, switches = _halt(None, "*", at=1)
+    _, switches = _halt(doc, "tool:a", at=2)
+    assert set(switches.known(first, Known(5, 5.0)).values()) == {Known(1, 1.0), Known(5, 5.0)}
 
 
 def test_a_halt_with_an_end_is_over_then():
     _, switches = _halt(None, "*", at=100, until=200)
-    assert switches.against("a", (), now=199) is not None
-    assert switches.against("a", (), now=200) is None
+    assert switches.against(Asked("a", (), 199)) is not None
+    assert switches.against(Asked("a", (), 200)) is None
 
 
 @pytest.mark.parametrize(
@@ -201,7 +232,7 @@ def test_a_document_that_was_lost_or_put_back_is_an_error():
 def test_after_a_loss_the_next_halt_halts_everything_until_somebody_has_looked():
     doc, switches = _halt(None, "tool:a", floor=7)
     assert {entry.scope for entry in switches.halts} == {"*", "tool:a"}
-    assert switches.against("anything", (), now=1) is not None
+    assert switches.against(Asked("anything", (), 1)) is not None
     doc, (after, _) = document.lift(doc, floor=switches.rev, scope="*", at=1)
     assert [entry.scope for entry in document.read(doc, floor=after.rev).halts] == ["tool:a"]
 

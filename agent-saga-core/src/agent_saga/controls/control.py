@@ -53,6 +53,8 @@ class CallView(Struct, eq=False):
         saga, step, generation: which step it is.
         approved: the names of what a human has approved it under.
         began: when its saga began, in microseconds since the epoch.
+        opened: when its saga was opened here, on the monotonic clock; of one that was resumed, long
+            ago.
         asks: what wants a human's approval, and why; filled while the call is judged.
         risky_inverse: its inverse is itself irreversible.
         repeated: it was announced before, and is carried out again with the same key.
@@ -73,6 +75,7 @@ class CallView(Struct, eq=False):
     generation: int = 0
     approved: frozenset[str] = NOTHING
     began: int = 0
+    opened: float = -math.inf
     asks: list[tuple[str, str]] | None = None
     held: dict[str, Any] | None = None
     stamp: int = 0

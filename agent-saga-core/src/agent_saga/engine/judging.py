@@ -80,6 +80,7 @@ def _view(step: Step) -> CallView:
         step.id,
         step.generation,
         began=saga.began,
+        opened=saga.opened,
         risky_inverse=tool.risky_inverse,
         repeated=step.state is StepState.UNKNOWN,
     )

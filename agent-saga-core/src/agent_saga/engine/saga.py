@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -71,6 +72,7 @@ class Saga:
         "lock",
         "name",
         "only",
+        "opened",
         "order",
         "read_only",
         "released",
@@ -105,6 +107,7 @@ class Saga:
         self.state = SagaState.NEW
         self.begun = False
         self.began = engine.clock.now_us()
+        self.opened = time.monotonic()
         self.root = Scope(self, None, name, (), is_async=is_async)
         self.steps: dict[str, Step] = {}
         self.keyed: dict[identity.StepKey, Step] = {}

@@ -62,7 +62,7 @@ def rebuilt(engine: Engine, found: Found, epoch: int, *, dead_since: float) -> S
     saga.id = found.id
     saga.epoch = epoch
     saga.begun = True
-    saga.began = found.view.began
+    saga.began, saga.opened = found.view.began, -math.inf
     scopes: dict[tuple[str, ...], Scope] = {(): saga.root}
     for record in found.effective.records:
         facts = facts_of(record)

@@ -10,6 +10,9 @@ Rules of this part:
   steps and its inverses.
 - A halt with an end is over at that wall-clock time; an end that has passed forbids nothing, and is
   taken out at the next change.
+- A clock step opens nothing to a process that knew of an entry before it: a halt with an end is not
+  over either until the time that was left has gone by on the monotonic clock, and no saga that was
+  opened since began before a drain.
 - The store says beside the document which revision it has reached (the floor). A document below
   the floor has been lost or put back: it is refused, and a halt of everything is set by the next
   person who sets one, until somebody lifts it by name.
@@ -17,6 +20,7 @@ Rules of this part:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -31,7 +35,9 @@ __all__ = [
     "DRAIN",
     "HALT",
     "KEY",
+    "Asked",
     "Entry",
+    "Known",
     "Switches",
     "add_halt",
     "lift",
@@ -73,6 +79,38 @@ class Entry(NamedTuple):
         return self.until is None or now < self.until
 
 
+class Known(NamedTuple):
+    """What the clocks said when a process first read an entry.
+
+    Attributes:
+        wall: microseconds since the epoch. monotonic: seconds.
+    """
+
+    wall: int
+    monotonic: float
+
+
+_UNKNOWN: Final[Mapping[int, Known]] = MappingProxyType({})
+
+
+class Asked(NamedTuple):
+    """Which forward step is judged, and when.
+
+    Attributes:
+        tool, tags: the tool's name and its labels.
+        now: the wall clock, in microseconds. monotonic: the other clock, in seconds.
+        began: when the step's saga began, in microseconds; 0 if nobody knows.
+        opened: when it was opened here, on the monotonic clock; of a resumed one, long ago.
+    """
+
+    tool: str
+    tags: Iterable[str]
+    now: int
+    monotonic: float = 0.0
+    began: int = 0
+    opened: float = -math.inf
+
+
 class Switches(NamedTuple):
     """What a document says.
 
@@ -86,20 +124,36 @@ class Switches(NamedTuple):
     halts: tuple[Entry, ...] = ()
     quarantined: Mapping[str, Entry] = MappingProxyType({})
 
-    def against(self, tool: str, tags: Iterable[str], *, now: int, began: int = 0) -> Entry | None:
+    def against(self, asked: Asked, known: Mapping[int, Known] = _UNKNOWN) -> Entry | None:
         """Return what forbids a forward step, or None.
 
         Args:
-            tool: the tool's name.
-            tags: its labels.
-            now: the wall clock, in microseconds.
-            began: when the step's saga began, in microseconds.
+            asked: the step.
+            known: since when this process knows the entries, by their revision.
         """
         for entry in self.halts:
-            late = entry.mode == HALT or began >= entry.at
-            if late and entry.holds(now) and covers(entry.scope, tool, tags):
+            since = known.get(entry.rev)
+            if _covers(entry, asked, since) and not _over(entry, asked, since):
                 return entry
         return None
+
+    def known(self, before: Mapping[int, Known], now: Known) -> dict[int, Known]:
+        """Return since when the entries are known, if others were known before."""
+        return {entry.rev: before.get(entry.rev, now) for entry in self.halts}
+
+
+def _covers(entry: Entry, asked: Asked, since: Known | None) -> bool:
+    opened_since = since is not None and asked.opened > since.monotonic
+    concerned = entry.mode == HALT or opened_since or asked.began >= entry.at
+    return concerned and covers(entry.scope, asked.tool, asked.tags)
+
+
+def _over(entry: Entry, asked: Asked, since: Known | None) -> bool:
+    if entry.until is None or entry.holds(asked.now):
+        return False
+    if since is None:
+        return True
+    return (asked.monotonic - since.monotonic) * 1_000_000 >= entry.until - since.wall
 
 
 def read(doc: Doc | None, *, floor: int = 0) -> Switches:

@@ -115,6 +115,7 @@ class KillSwitch(Control):
         self._clock = SYSTEM_CLOCK if clock is None else clock
         self._wal: BaseWAL | None = None
         self._known: _Known | None = None
+        self._since: dict[int, document.Known] = {}
         self._looked_at = self._read_until = 0.0
 
     @property
@@ -293,6 +294,7 @@ class KillSwitch(Control):
             log.warning("the kill switch cannot be read; what was read last counts: %s", trouble)
             return switches if self._known is None else self._known.switches
         some = bool(switches.halts or switches.quarantined)
+        self._since = switches.known(self._since, document.Known(self._clock.now_us(), now))
         self._known = _Known(switches, some, self.store.signal, seen, now)
         return switches
 
@@ -309,7 +311,8 @@ class KillSwitch(Control):
     def _judge(self, call: CallView, switches: Switches) -> None:
         self._undone(call.saga, switches)
         now = self._clock.now_us()
-        entry = switches.against(call.tool, call.tags, now=now, began=call.began)
+        asked = document.Asked(call.tool, call.tags, now, time.monotonic(), call.began, call.opened)
+        entry = switches.against(asked, self._since)
         if entry is not None:
             raise refusals.halted(call.tool, entry, self._log())
 
