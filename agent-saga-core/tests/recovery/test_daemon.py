@@ -12,6 +12,7 @@ import pytest
 from recovery.conftest import QUICK, SAGA, key_of
 
 from agent_saga import Settings, compensator, prober
+from agent_saga.cli.main import main
 from agent_saga.domain.records import Ev
 from agent_saga.errors import ClaimRefused, WALError
 from agent_saga.recovery import survey as surveying
@@ -147,6 +148,24 @@ def test_bad_sagas_are_all_in_the_queue_and_can_all_be_closed(log, world):
     assert daemon.cases() == []
     assert daemon.recover_all().sagas == []
     assert log.daemon().recover_all().sagas == []
+
+
+def test_one_bad_saga_keeps_no_command_from_the_others(log, world, capsys, monkeypatch):
+    monkeypatch.setenv("AGENT_SAGA_SETTLE_AFTER", "0")
+    dead(log, "healthy first")
+    bad_sagas(log)
+    past = log.past("an owner whose lock is gone").begin()
+    past.applied("a")
+    past.die()
+    (log.path / "writers" / past.wal.writer / "lock").unlink()
+    dead(log, "healthy last")
+    for more in (["--dry-run"], []):
+        assert main(["recover", "--wal-path", str(log.path), *more]) == 1
+        told = capsys.readouterr()
+        assert "healthy first" in told.out
+        assert "healthy last" in told.out
+        assert "Traceback" not in told.err
+    assert world.undone == ["a", "a"]
 
 
 def test_plans_are_made_for_bad_sagas_too(log):

@@ -194,3 +194,18 @@ def test_status_looks_at_a_saga_beyond_its_deadline(
     typed("recover")
     code, told = typed("status")
     assert (code, told["sections"]["sagas"]["overdue"]) == (0, [])
+
+
+@pytest.mark.parametrize("leave_missing", [False, True])
+def test_a_daemon_tells_what_it_would_leave_alone_for_want_of_an_inverse(
+    log: Log, leave_missing: bool
+) -> None:
+    past = log.past().begin()
+    past.applied("a", handler="nobody.knows")
+    past.die()
+    daemon = log.daemon(leave_missing=leave_missing)
+    [told] = daemon.forecast().sagas
+    [done] = daemon.recover_all().sagas
+    assert told.outcome == (WOULD_UNDO if leave_missing else "waiting")
+    assert done.outcome == ("needs a human" if leave_missing else "waiting")
+    assert leave_missing or told.reason == done.reason

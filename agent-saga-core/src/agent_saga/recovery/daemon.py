@@ -131,7 +131,7 @@ class Daemon:
         proofs: Proofs | None = None,
         leave_missing: bool = True,
     ) -> None:
-        self._leave_missing = leave_missing
+        self.leave_missing = leave_missing
         self._missing: dict[str, set[str]] = {}
         self._proofs = Proofs() if proofs is None else proofs
         self._notices = notices
@@ -258,7 +258,7 @@ class Daemon:
         hold = held(place.store, found.view)
         if hold is not None and not (hold.over or self._undo_held):
             return Recovered(found.id, name, HELD, hold_text(hold))
-        missing = {} if self._leave_missing else missing_inverses(place.engine, found)
+        missing = {} if self.leave_missing else missing_inverses(place.engine, found)
         if missing:
             self._missing[found.id] = set(missing)
             return Recovered(found.id, name, WAITING, missing_text(missing))

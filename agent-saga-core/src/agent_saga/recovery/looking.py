@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from agent_saga.errors import AgentSagaError, ClaimRefused, Quarantined
+from agent_saga.errors import AgentSagaError, ClaimRefused, Quarantined, one_line
+from agent_saga.recovery.calls import missing_inverses, missing_text
 from agent_saga.recovery.cases import case_of, is_case
 from agent_saga.recovery.claim import OWNED, Place, check_claimable
 from agent_saga.recovery.hold import hold_text, looked_up
@@ -21,6 +22,7 @@ from agent_saga.recovery.recover import (
     HELD,
     LIVE,
     NEEDS_HUMAN,
+    WAITING,
     recoverable,
     unsettled,
 )
@@ -30,6 +32,13 @@ from agent_saga.wal.takeover import dead_writer, dead_writers
 
 WOULD_UNDO: Final = "to be undone"
 WOULD_ASK: Final = "to be asked about"
+
+
+class _How(NamedTuple):
+    """How the pass would be made."""
+
+    undo_held: bool
+    leave_missing: bool
 
 
 class Forecast(NamedTuple):
@@ -50,18 +59,20 @@ class Forecast(NamedTuple):
         return not self.damages and all(one.outcome == LIVE for one in self.sagas)
 
 
-def forecast(place: Place, *, undo_held: bool = False) -> Forecast:
+def forecast(place: Place, *, undo_held: bool = False, leave_missing: bool = True) -> Forecast:
     """Return what a pass of recovery would do now.
 
     Args:
         place: where recovery works.
         undo_held: as for the pass.
+        leave_missing: as for the pass.
 
     Raises:
         WALError: the directory as a whole is no log that can be read.
     """
     seen = _seen(place)
-    plans = [_planned(place, saga, undo_held=undo_held) for saga in seen.sagas.values()]
+    how = _How(undo_held, leave_missing)
+    plans = [_planned(place, saga, how) for saga in seen.sagas.values()]
     return Forecast(
         [one for one in plans if one is not None], sum(d.kind != "torn-tail" for d in seen.damages)
     )
@@ -74,7 +85,8 @@ def acted_on(place: Place, *, undo_held: bool = False) -> list[Found]:
         WALError: the directory as a whole is no log that can be read.
     """
     found = _seen(place).sagas.values()
-    return [one for one in found if _judged(place, one, undo_held=undo_held) in _ACTS]
+    how = _How(undo_held, leave_missing=True)
+    return [one for one in found if _judged_safely(place, one, how) in _ACTS]
 
 
 def _seen(place: Place) -> Survey:
@@ -86,11 +98,8 @@ def _seen(place: Place) -> Survey:
 _ACTS: Final = ((WOULD_UNDO, ""), (WOULD_ASK, ""))
 
 
-def _planned(place: Place, found: Found, *, undo_held: bool) -> Plan | None:
-    try:
-        outcome, reason = _judged(place, found, undo_held=undo_held)
-    except AgentSagaError as error:
-        outcome, reason = FAILED, error.message
+def _planned(place: Place, found: Found, how: _How) -> Plan | None:
+    outcome, reason = _judged_safely(place, found, how)
     if not outcome:
         return None
     acts = (outcome, reason) in _ACTS
@@ -98,7 +107,17 @@ def _planned(place: Place, found: Found, *, undo_held: bool) -> Plan | None:
     return made._replace(outcome=outcome, reason=reason)
 
 
-def _judged(place: Place, found: Found, *, undo_held: bool) -> tuple[str, str]:
+def _judged_safely(place: Place, found: Found, how: _How) -> tuple[str, str]:
+    """Judge a saga; what is wrong with one hides nothing of the others."""
+    try:
+        return _judged(place, found, how)
+    except AgentSagaError as error:
+        return FAILED, error.message
+    except Exception as error:
+        return FAILED, one_line(error)
+
+
+def _judged(place: Place, found: Found, how: _How) -> tuple[str, str]:
     """Return what would become of a saga, and why; empty if recovery has nothing to say of it."""
     open_here = recoverable(found) or unsettled(found)
     if not open_here and not is_case(found):
@@ -108,13 +127,16 @@ def _judged(place: Place, found: Found, *, undo_held: bool) -> tuple[str, str]:
     found = place.proved(found)
     if found.problems or not open_here:
         return NEEDS_HUMAN, case_of(found)
-    return _taken(place, found, undo_held=undo_held)
+    return _taken(place, found, how)
 
 
-def _taken(place: Place, found: Found, *, undo_held: bool) -> tuple[str, str]:
+def _taken(place: Place, found: Found, how: _How) -> tuple[str, str]:
     hold = looked_up(place.wal.path, place.store, [found.view]).get(found.id)
-    if hold is not None and not (hold.over or undo_held):
+    if hold is not None and not (hold.over or how.undo_held):
         return HELD, hold_text(hold)
+    missing = {} if how.leave_missing else missing_inverses(place.engine, found)
+    if missing:
+        return WAITING, missing_text(missing)
     try:
         check_claimable(place, found)
     except Quarantined as refusal:

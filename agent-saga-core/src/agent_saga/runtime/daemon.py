@@ -256,7 +256,8 @@ class RecoveryDaemon:
         Raises:
             WALError: the log cannot be read.
         """
-        return forecast(self._place(), undo_held=undo_held)
+        leave_missing = self._daemon.leave_missing
+        return forecast(self._place(), undo_held=undo_held, leave_missing=leave_missing)
 
     def check_undo(self, saga: str, *, leave_the_rest: bool = False, to: str | None = None) -> None:
         """Refuse what `undo` would refuse; runs and writes nothing.

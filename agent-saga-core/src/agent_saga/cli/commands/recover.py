@@ -57,7 +57,7 @@ def command(
     if there is, and with 4 if it would be refused.
     """
     path = log_path(wal_path)
-    with opened(wal_path, modules, "agent-saga recover") as daemon:
+    with opened(wal_path, modules, "agent-saga recover", leave_missing=leave_missing) as daemon:
         missing = daemon.missing_handlers(now=True, undo_held=undo_held)
         refused = [] if leave_missing else missing
         if dry_run:
