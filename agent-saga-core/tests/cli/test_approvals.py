@@ -185,6 +185,12 @@ def test_a_signed_request_is_approved_alone(cli, request_of):
     assert cli("approvals", "list", "--json").document["grants"] == []
 
 
+def test_a_challenge_that_cannot_be_written_is_an_error_that_names_the_file(cli, request_of):
+    done = cli("approvals", "challenge", request_of(), "--out", "no/such/folder/challenge")
+    assert done.code == 1
+    assert "no/such/folder/challenge" in done.err
+
+
 def test_looking_makes_nothing(cli, tmp_path):
     listed = cli("approvals", "list")
     assert (listed.code, "There is no log here yet." in listed.out) == (3, True)

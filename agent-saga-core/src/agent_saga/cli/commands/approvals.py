@@ -172,7 +172,10 @@ def challenge(request: str, out: str | None, wal_path: str | None, *, as_json: b
     doc = store.find(request)
     digest = store.challenge(doc["id"])
     if out is not None:
-        Path(out).write_bytes(digest)
+        try:
+            Path(out).write_bytes(digest)
+        except OSError as error:
+            raise click.FileError(out, error.strerror or str(error)) from error
     if as_json:
         say_json({"id": doc["id"], "challenge": digest.hex(), "request": _document(doc)})
     else:
