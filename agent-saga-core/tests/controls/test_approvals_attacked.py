@@ -211,6 +211,42 @@ def test_a_grant_by_somebody_who_may_not_approve_covers_nothing(asking, store, w
     assert world.amounts == [6]
 
 
+class Stepping(Clock):
+    """Both clocks, moved by a test; the wall clock also by itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.gone = 0.0
+
+    def now_us(self):
+        return 10**15 + self.later + int(self.gone * 1_000_000)
+
+    def monotonic(self):
+        return self.gone
+
+
+@pytest.mark.guarantee("APPROVE-6")
+@pytest.mark.parametrize("hours", [-30, 30])
+def test_a_clock_step_makes_no_grant_longer(state, asking, world, hours):
+    clock = Stepping()
+    store = ApprovalStore(state, clock=clock)
+    gateway = ApprovalGateway(store, policy=ApprovalPolicy(timeout=0.2))
+    kit = AgentKit("steps", wal="memory:", gate=PreFlightGate((), gateway), settings=FAST)
+    wire = kit.safe_tool(world.wire, "IRREVERSIBLE", name="wire")
+    store.grant("wire", approver="ann", seconds=600)
+    with kit.transaction():
+        wire(1)
+    clock.gone = 599.0
+    clock.later = hours * 3600 * 1_000_000
+    if hours < 0:
+        with kit.transaction():
+            wire(2)
+    clock.gone = 601.0
+    with kit.transaction(), pytest.raises(ApprovalDenied):
+        wire(3)
+    assert world.amounts == [1, 2][: 2 if hours < 0 else 1]
+
+
 @pytest.mark.guarantee("APPROVE-6")
 def test_a_call_that_did_not_start_gives_every_share_back(asking, store, world):
     def never(args):

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from agent_saga.controls.humans import document, grants
 from agent_saga.controls.humans.document import Asked, State
+from agent_saga.controls.limits.moments import Moment
 from agent_saga.errors import AlreadyDecided, ApprovalError
 
 PEOPLE = ["ann", "ben", "agent", " AGENT", "", "@ann"]
@@ -138,11 +139,11 @@ AMOUNTS = st.one_of(
 def test_shares_of_a_grant_never_exceed_its_sum_or_count(calls, up_to, uses):
     """Calls take, take again, and give back what did not start; the sum stays within the bound."""
     grant = grants.Grant("g", "t", "r", "ann", "", 10**9, uses, "amount", str(up_to))
-    doc, _ = grants.add(None, grant, now=0)
+    doc, _ = grants.add(None, grant, now=Moment(0, 0.0, ""))
     for step, amount, gives_back in calls:
         taker = grants.Taker(f"s{step}", 0, "r", {"amount": amount}, ("agent",))
         before = doc["grants"][0]["shares"].get(taker.key)
-        doc, covered = grants.take(doc, taker, now=1)
+        doc, covered = grants.take(doc, taker, now=Moment(1, 0.0, ""))
         held = doc["grants"][0]["shares"]
         if covered is not None and before is not None:
             assert held[taker.key] == before  # the same step takes once

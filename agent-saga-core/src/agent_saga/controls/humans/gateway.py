@@ -30,6 +30,7 @@ from agent_saga.controls.humans.policy import ApprovalPolicy
 from agent_saga.controls.humans.store import ApprovalStore
 from agent_saga.controls.humans.telling import TELLING, told_in_time
 from agent_saga.controls.humans.waiting import Ear, pause
+from agent_saga.controls.limits.moments import moment
 from agent_saga.errors import ConfigurationError, StateError, one_line
 from agent_saga.plugins.process import process_plugins
 from agent_saga.state.base import one
@@ -230,7 +231,7 @@ class ApprovalGateway:
             self._requesters(request),
             self.policy.approvers,
         )
-        key, now = grants.key_of(request.tool), self.store.clock.now_us()
+        key, now = grants.key_of(request.tool), moment(self.store.clock)
         rule = one(key, lambda doc: grants.take(doc, taker, now=now))
         return await self.store.state.async_transact([key], rule, durable=True)
 

@@ -5,6 +5,8 @@ Rules of this part:
 - A grant is for one tool and one rule, has an end, and covers at most so many calls. With an
   amount, it covers calls until the sum of one argument reaches it; a call whose argument is no
   finite amount of zero or more is not covered.
+- A grant is over at the first of two moments: its end by the wall clock, and when its time has gone
+  by on an axis of its own that no clock step moves. So a clock that is put back makes none longer.
 - A call takes its share once, by step and generation; a share is given back only by a step that did
   not start. So a crash leaves too little, never too much.
 - Whoever gave it may not be among those who ask, and has to be among the approvers where those are
@@ -23,6 +25,7 @@ from agent_saga.controls import given
 from agent_saga.controls.amounts import add as plus
 from agent_saga.controls.amounts import amount_of, number_of, text_of
 from agent_saga.controls.humans.names import blank, one_of
+from agent_saga.controls.limits.moments import Axis, Moment
 from agent_saga.errors import ApprovalError, ConfigurationError, StateError
 
 if TYPE_CHECKING:
@@ -161,11 +164,13 @@ class _Kept(Struct):
     uses: int
     arg: str
     up_to: str
+    ends: float
     shares: dict[str, str]
 
 
 class _Form(Struct):
     tool: str
+    axis: tuple[float, int, float, str]
     grants: list[_Kept]
 
 
@@ -193,28 +198,40 @@ def key_of(tool: str) -> str:
     return PREFIX + sha256(tool.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def add(doc: Doc | None, grant: Grant, *, now: int) -> tuple[Doc, None]:
+def _axis(doc: Doc | None, now: Moment) -> Axis:
+    return Axis(0.0, *now) if doc is None else Axis(*doc["axis"]).advanced(now)
+
+
+def _holds(one: Doc, axis: Axis, now: Moment) -> bool:
+    return bool(now.wall < one["until"] and axis.now < one["ends"])
+
+
+def add(doc: Doc | None, grant: Grant, *, now: Moment) -> tuple[Doc, None]:
     """Add a grant to those of its tool; grants that are over are taken out.
 
     Raises:
         ApprovalError: the tool has too many grants.
     """
-    kept = [one for one in of(doc) if now < one["until"]]
+    grants, axis = of(doc), _axis(doc, now)
+    kept = [one for one in grants if _holds(one, axis, now)]
     if len(kept) >= _MOST:
         raise ApprovalError(f"{grant.tool} has {_MOST} grants already.", fix="Wait until one ends.")
-    return {"tool": grant.tool, "grants": [*kept, {**grant._asdict(), "shares": {}}]}, None
+    ends = axis.now + (grant.until - now.wall) / 1_000_000
+    made = {**grant._asdict(), "ends": ends, "shares": {}}
+    return {"tool": grant.tool, "axis": list(axis), "grants": [*kept, made]}, None
 
 
-def take(doc: Doc | None, taker: Taker, *, now: int) -> tuple[Doc | None, Doc | None]:
+def take(doc: Doc | None, taker: Taker, *, now: Moment) -> tuple[Doc | None, Doc | None]:
     """Take a call's share of the first grant that covers it; returns that grant, or None."""
     for place, grant in enumerate(of(doc)):
         if taker.key in grant["shares"]:
             return doc, grant
-        share = _share(grant, taker, now)
+        axis = _axis(doc, now)
+        share = _share(grant, taker) if _holds(grant, axis, now) else None
         if doc is not None and share is not None:
             took = {**grant, "shares": {**grant["shares"], taker.key: share}}
             grants = [*doc["grants"][:place], took, *doc["grants"][place + 1 :]]
-            return {**doc, "grants": grants}, took
+            return {**doc, "axis": list(axis), "grants": grants}, took
     return doc, None
 
 
@@ -230,9 +247,9 @@ def give_back(doc: Doc | None, *, step: str, generation: int) -> tuple[Doc | Non
     return {**doc, "grants": grants}, None
 
 
-def _share(grant: Doc, taker: Taker, now: int) -> str | None:
+def _share(grant: Doc, taker: Taker) -> str | None:
     """Return what a call takes of a grant, as text; None when the grant does not cover it."""
-    if now >= grant["until"] or len(grant["shares"]) >= grant["uses"]:
+    if len(grant["shares"]) >= grant["uses"]:
         return None
     if grant["rule"] != taker.rule or one_of(grant["by"], taker.requesters):
         return None

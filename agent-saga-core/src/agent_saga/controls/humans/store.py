@@ -20,6 +20,7 @@ from agent_saga.controls.humans.grants import MOST_USES, Grant, Offer
 from agent_saga.controls.humans.keys import challenge_of, key_from
 from agent_saga.controls.humans.names import person
 from agent_saga.controls.humans.waiting import Listener, listener_of
+from agent_saga.controls.limits.moments import moment
 from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.domain.commands import told_command
 from agent_saga.domain.records import Ev
@@ -322,7 +323,7 @@ class ApprovalStore:
 
     def keep(self, grant: Grant) -> str:
         """Store a grant, and return its id; raises as `grant` does. Blocks."""
-        key, now = grants.key_of(grant.tool), self.clock.now_us()
+        key, now = grants.key_of(grant.tool), moment(self.clock)
         self.state.transact([key], one(key, lambda doc: grants.add(doc, grant, now=now)))
         self._record(grant=grant._asdict())
         return grant.id
