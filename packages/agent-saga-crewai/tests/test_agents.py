@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import ClassVar
 
 import pytest
 from crewai import Agent, Crew, Process, Task
-from crewai.agent import core as agent_core
-from crewai.hooks.dispatch import HookAborted, InterceptionPoint, register_scoped, scoped_hooks
 from crewai.state.checkpoint_config import CheckpointConfig
 from crewai.tools import tool
-from crewai.tools.memory_tools import RecallMemoryTool
 from scripted import Scripted, call
 
 from agent_saga import (
@@ -159,98 +155,6 @@ def test_a_tool_that_nobody_declared_is_named_before_anything_runs(shop):
     with pytest.raises(UndeclaredTool, match="book, fails"):
         saga_run_sync(crew, kit=shop.kit)
     shop.world.assert_untouched()
-
-
-class Late(Agent):
-    """An agent that gets its tools only while it runs, as from an MCP server."""
-
-    late: ClassVar[list] = []
-
-    def create_agent_executor(self, tools=None, task=None):
-        given = [*(tools or self.tools or []), *self.late]
-        return super().create_agent_executor(tools=given, task=task)
-
-
-def late_crew(shop, *script, native=True):
-    agent = Late(
-        role="clerk",
-        goal="do it",
-        backstory="you do",
-        llm=Scripted.of(*script, native=native),
-        max_retry_limit=0,
-    )
-    Late.late[:] = [shop.book]
-    return Crew(agents=[agent], tasks=[Task(description="d", expected_output="e", agent=agent)])
-
-
-@pytest.mark.parametrize("native", [True, False])
-def test_a_tool_that_comes_while_a_crew_runs_is_a_step(shop, native):
-    crew = late_crew(shop, SEAT, ROOM, ValueError("down"), native=native)
-    run = saga_agent(crew, shop.kit, tools=shop.declared)
-    with pytest.raises(SagaAborted) as aborted:
-        run.kickoff()
-    assert [line.tool for line in aborted.value.report.compensated] == ["book", "book"]
-    shop.world.assert_restored()
-
-
-@pytest.mark.parametrize("native", [True, False])
-def test_a_tool_that_comes_undeclared_ends_the_run_before_its_call(shop, native):
-    crew = late_crew(shop, SEAT, ROOM, "done", native=native)
-    with pytest.raises(SagaAborted) as aborted:
-        saga_agent(crew, shop.kit).kickoff()
-    assert isinstance(aborted.value.cause, UndeclaredTool)
-    shop.world.assert_untouched()
-
-
-def test_a_tool_of_the_framework_itself_passes(shop):
-    class Memory:
-        def recall(self, *args, **kwargs):
-            return []
-
-    recall = RecallMemoryTool(name="search_memory", description="Search.", memory=Memory())
-    crew = late_crew(shop, [call("search_memory", queries=["seat"])], "done")
-    Late.late[:] = [recall]
-    assert saga_agent(crew, shop.kit).kickoff().raw == "done"
-
-
-def test_a_tool_that_does_not_exist_is_the_frameworks_affair(shop):
-    crew = shop.crew([call("fly", item="seat")], SEAT, "done")
-    assert saga_agent(crew, shop.kit, tools=shop.declared).kickoff().raw == "done"
-    shop.world.assert_applied_once("seat")
-
-
-STOPS = ["PRE_STEP"]
-if HookAborted in agent_core._passthrough_exceptions:  # older versions hide it at these points
-    STOPS += ["PRE_MODEL_CALL", "POST_TOOL_CALL"]
-
-
-@pytest.mark.parametrize("point", STOPS)
-def test_a_hook_of_the_user_stops_the_run_now(shop, point):
-    seen = []
-
-    def stops(_):
-        seen.append(1)
-        if len(seen) > (1 if point == "PRE_MODEL_CALL" else 0):
-            raise HookAborted("enough")
-
-    run = saga_agent(shop.crew(SEAT, ROOM, "done"), shop.kit, tools=shop.declared)
-    with scoped_hooks(), pytest.raises(SagaAborted) as aborted:
-        register_scoped(InterceptionPoint[point], stops)
-        run.kickoff()
-    assert isinstance(aborted.value.cause, HookAborted)
-    assert shop.world.applications() <= 1
-    shop.world.assert_restored()
-
-
-def test_a_hook_of_the_user_blocks_one_call(shop):
-    def blocks(context):
-        return context.tool_input != {"item": "seat"}
-
-    run = saga_agent(shop.crew(SEAT, ROOM, "done"), shop.kit, tools=shop.declared)
-    with scoped_hooks():
-        register_scoped(InterceptionPoint.PRE_TOOL_CALL, blocks)
-        assert run.kickoff().raw == "done"
-    shop.world.assert_applied_once("room")
 
 
 def test_work_that_is_delegated_is_in_the_same_saga(shop):

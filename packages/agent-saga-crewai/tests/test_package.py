@@ -77,6 +77,12 @@ def test_type_checkers_are_told_of_the_same_names():
     assert told == set(agent_saga_crewai.__all__)
 
 
+def test_the_core_has_a_door_to_it():
+    from agent_saga.adapters import crewai as door
+
+    assert door.saga_agent is agent_saga_crewai.saga_agent
+
+
 def test_it_registers_itself():
     registry = IntegrationRegistry()
     plugin.saga_register_integrations(registry)

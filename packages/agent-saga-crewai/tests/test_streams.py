@@ -6,7 +6,15 @@ import pytest
 from scripted import call
 
 from agent_saga import ConfigurationError, SagaAborted
-from agent_saga_crewai import last_report, saga_agent, saga_run_sync, saga_stream_sync
+from agent_saga_crewai import (
+    Waiting,
+    ask_human,
+    last_report,
+    saga_agent,
+    saga_run_sync,
+    saga_stream_sync,
+    saga_tool,
+)
 
 SEAT = [call("book", item="seat")]
 ROOM = [call("book", item="room")]
@@ -41,3 +49,20 @@ def test_a_stream_without_an_event_loop(shop):
     items.close()
     assert last_report().outcome == "ROLLED_BACK"
     shop.world.assert_stands("seat")
+
+
+def test_a_stream_of_a_run_that_waits_ends_with_what_it_waits_for(shop):
+    @saga_tool("REVERSIBLE", kit=shop.kit)
+    def ask(question: str) -> str:
+        """Ask a human."""
+        return ask_human(question)
+
+    def crew(*script):
+        return saga_agent(shop.crew(*script, tools=[ask]), shop.kit)
+
+    items = list(saga_stream_sync(crew([call("ask", question="now?")]), kit=shop.kit, key="1"))
+    assert isinstance(items[-1], Waiting)
+    assert items[-1].question["text"] == "now?"
+    *_, last = saga_stream_sync(crew("done"), kit=shop.kit, key="1", resume="yes")
+    assert last.content == "…"
+    assert last_report().outcome == "COMMITTED"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 
 import pytest
 from crewai.flow.flow import Flow, listen, start
@@ -167,14 +168,18 @@ def test_a_cancelled_crew_goes_on_in_its_thread_or_is_undone(shop, with_saga):
 
 @pytest.mark.parametrize("with_saga", [False, True])
 def test_a_time_limit_lets_all_tools_run_or_undoes_them(shop, with_saga):
-    held = Held(shop)
-    crew = shop.crew(
-        [call("held", item="seat")], ROOM, tools=[shop.book, held.tool], max_execution_time=1
-    )
-    threading.Timer(1.5, held.released.set).start()
+    @tool
+    def slow(item: str) -> dict:
+        """Book an item; takes longer than the agent may."""
+        time.sleep(1.1)
+        return shop.world.do(item)
+
+    declared = {**shop.declared, "slow": compensable(shop.undo)}
+    script = [call("slow", item="seat")], ROOM
+    crew = shop.crew(*script, tools=[shop.book, slow], max_execution_time=1)
     if with_saga:
         with pytest.raises(SagaAborted) as aborted:
-            saga_agent(crew, shop.kit, tools=held.declared).kickoff()
+            saga_agent(crew, shop.kit, tools=declared).kickoff()
         assert isinstance(aborted.value.cause, TimeoutError)
         shop.world.assert_restored()
     else:
@@ -246,7 +251,7 @@ def test_a_tool_in_a_thread_without_context_finds_its_run(shop):
 
 def test_a_tool_that_two_runs_have_is_refused_in_a_thread_without_context(shop):
     book = wrap_tool(shop.book, compensate=shop.undo, kit=shop.kit)
-    seen, both = [], threading.Barrier(2)
+    seen, both = [], threading.Barrier(2, timeout=60)
 
     @tool
     def far(item: str) -> str:

@@ -3,7 +3,8 @@
 Rules of this part:
 
 - The hooks hold for one run, through CrewAI's scoped hooks; those that are in force round the run
-  stay in force.
+  stay in force. A scope that is opened inside the run hides them: hooks of the whole process, which
+  do nothing else, put them into it.
 - CrewAI lets a call go on when a hook fails. So whatever fails here ends the run, and the call does
   not begin: fails closed.
 - A tool that is not wrapped is wrapped here, if the code or the policy declares it: those of MCP
@@ -17,13 +18,17 @@ Rules of this part:
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from crewai.hooks.dispatch import (
     HookAborted,
     InterceptionPoint,
+    get_hooks,
     get_scoped_hooks,
+    register,
+    register_scoped,
     scoped_hooks,
 )
 from crewai.tools import BaseTool
@@ -31,7 +36,7 @@ from crewai.tools import BaseTool
 from agent_saga.kit.frameworks.declarations import from_policy, undeclared
 from agent_saga_crewai.effects import calling, effects_of, tool_of
 from agent_saga_crewai.models import watched
-from agent_saga_crewai.runs import Run, executing
+from agent_saga_crewai.runs import Run, current_run, executing
 from agent_saga_crewai.tools import is_wrapped, wrap_in_place
 
 _MARK: Final = "agent_saga_gate"
@@ -62,13 +67,17 @@ class Gate:
             InterceptionPoint.PRE_TOOL_CALL: self.before_tool,
             InterceptionPoint.POST_TOOL_CALL: self.after_tool,
         }
+        ours = {point: self._closing(hook) for point, hook in own.items()}
         hooks: dict[InterceptionPoint, list[Hook]] = {
             point: [hook for hook in get_scoped_hooks(point) if not hasattr(hook, _MARK)]
             for point in InterceptionPoint
         }
-        for point, hook in own.items():
-            hooks[point].append(self._closing(hook))
+        self._run.guard = functools.partial(_guard, ours)
+        for point, keeper in _KEEPERS.items():
+            if keeper not in get_hooks(point):
+                register(point, keeper)
         with scoped_hooks(hooks):
+            _guard(ours)
             yield
 
     def _closing(self, hook: Hook) -> Hook:
@@ -143,6 +152,36 @@ class Gate:
         """
         calling.set(None)
         self._run.check()
+
+
+def _guard(ours: dict[InterceptionPoint, Hook], at: InterceptionPoint | None = None) -> Hook | None:
+    """Put the gate into the present scope where it is hidden; return what was hidden at a point."""
+    hidden = [p for p in ours if not any(hasattr(h, _MARK) for h in get_scoped_hooks(p))]
+    for point in hidden:
+        register_scoped(point, ours[point])
+    return ours[at] if at in hidden else None
+
+
+def _keeper(point: InterceptionPoint) -> Hook:
+    """Return the hook of the whole process that does what a hidden one of a run would have done."""
+
+    def keeper(context: Any) -> None:
+        run = current_run()
+        hidden = run.guard(point) if run is not None else None
+        if hidden is not None:
+            hidden(context)
+
+    return keeper
+
+
+_KEEPERS: Final = {
+    point: _keeper(point)
+    for point in (
+        InterceptionPoint.EXECUTION_START,
+        InterceptionPoint.PRE_MODEL_CALL,
+        InterceptionPoint.PRE_TOOL_CALL,
+    )
+}
 
 
 def _is_internal(flow: Any) -> bool:

@@ -131,6 +131,7 @@ class _Question:
     def put(self, ask: Callable[[], Any]) -> Any:
         """Return the answer; blocks."""
         self._run.check()
+        self._run.guard()
         if not self._run.records:
             return once(ask())
         try:
@@ -144,6 +145,7 @@ class _Question:
     async def aput(self, ask: Callable[[], Awaitable[Any]]) -> Any:
         """Return the answer."""
         self._run.check()
+        self._run.guard()
         if not self._run.records:
             return once(await ask())
 

@@ -83,6 +83,7 @@ class Run:
         asked: the error by which the question was put.
         failure: how the last tool that failed did, or None.
         pace: called before each tool call, or None.
+        guard: puts the gate in force where it is not; returns its hook for a point that was hidden.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class Run:
         self.asked: Exception | None = None
         self.failure: Exception | None = None
         self.pace: Callable[[], None] | None = None
+        self.guard: Callable[..., Callable[[Any], Any] | None] = lambda _=None: None
         self._closed = ""
         self._lock = threading.Lock()
         self._tasks: set[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = set()

@@ -24,11 +24,12 @@ from agent_saga.domain.report import RollbackReport
 from agent_saga.engine.boundary import last_reports
 from agent_saga.errors import ConfigurationError
 from agent_saga.kit.agent_kit import AgentKit
+from agent_saga_crewai.asking import Waiting
 from agent_saga_crewai.models import sharing
 from agent_saga_crewai.plans import Asked
 from agent_saga_crewai.running import declared_of, run_async, work_of
 from agent_saga_crewai.runs import RunEnded, current_run
-from agent_saga_crewai.works import Work
+from agent_saga_crewai.works import Work, waits
 
 _END = object()
 _TURNS = 20
@@ -57,7 +58,7 @@ async def saga_stream(
         options: further options of `akickoff`.
 
     Yields:
-        What the framework yields.
+        What the framework yields; last, if the run waits for a human, what `saga_run` would return.
 
     Raises:
         SagaAborted: the run failed and was undone; it comes in the place of the next item.
@@ -69,7 +70,9 @@ async def saga_stream(
 
     async def run() -> None:
         try:
-            await run_async(work, asked)
+            result = await run_async(work, asked)
+            if isinstance(result, Waiting) or waits(result):
+                await seat.give(result)
         finally:
             seat.end(last_reports.get())
 
