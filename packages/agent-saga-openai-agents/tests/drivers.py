@@ -7,6 +7,7 @@ finds in its own folder.
 from __future__ import annotations
 
 import sys
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from agents import (
@@ -97,11 +98,12 @@ class OpenAIAgentsDriver(AgentDriver):
         return await self.given(agent, "go on")
 
     async def given(self, recipe, given):
-        try:
-            result = await saga_run(recipe.agent, given, **self.how(recipe))
-        except SagaSuspended:
-            return Ended("", waits=True)
-        return self.ended(recipe, result)
+        with self.how(recipe) as how:
+            try:
+                result = await saga_run(recipe.agent, given, **how)
+            except SagaSuspended:
+                return Ended("", waits=True)
+            return self.ended(recipe, result)
 
     def ended(self, recipe, result):
         waits = bool(result.interruptions)
@@ -134,24 +136,29 @@ class OpenAIAgentsDriver(AgentDriver):
         return await self.given(agent, say(await self.state(agent), by="ann"))
 
     def run_sync(self, agent):
-        return self.ended(agent, saga_run_sync(agent.agent, "go on", **self.how(agent)))
+        with self.how(agent) as how:
+            return self.ended(agent, saga_run_sync(agent.agent, "go on", **how))
 
     async def stream(self, agent):
-        events = saga_stream(agent.agent, "go on", **self.how(agent))
-        try:
-            async for event in events:
-                yield event
-        finally:
-            await events.aclose()
+        with self.how(agent) as how:
+            events = saga_stream(agent.agent, "go on", **how)
+            try:
+                async for event in events:
+                    yield event
+            finally:
+                await events.aclose()
 
+    @contextmanager
     def how(self, recipe):
         options = recipe.options
         given = {"kit": recipe.kit, "on_tool_failure": options.on_tool_failure}
         if options.key or options.resumable:
             given["key"] = options.key or "the-run"
-        if options.resumable:
-            given["session"] = SQLiteSession("one", self.folder / "session.sqlite")
-        return given
+        if not options.resumable:
+            yield given
+            return
+        with closing(SQLiteSession("one", self.folder / "session.sqlite")) as session:
+            yield {**given, "session": session}
 
     def asks(self):
         def ask(question: str) -> str:

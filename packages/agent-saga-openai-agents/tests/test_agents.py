@@ -20,7 +20,7 @@ from agents import (
 )
 from scripted import Scripted, call
 
-from agent_saga import ConfigurationError, SagaAborted
+from agent_saga import ConfigurationError, FileSwitchStore, Halted, KillSwitch, SagaAborted
 from agent_saga.errors import UndeclaredTool
 from agent_saga_openai_agents import (
     last_report,
@@ -238,13 +238,29 @@ class TestHandoffs:
         other = Agent(name="B", model=Scripted([book("room"), OSError()]), tools=[shop.book])
         made = handoff(other)
         made._agent_ref = None
-        first = agent_of(shop, [[call("transfer_to_b", "h1")]], handoffs=[made])
+        first = agent_of(shop, [[call("transfer_to_b", "h1")]], [], handoffs=[made])
         with pytest.raises(SagaAborted):
-            run(shop, first)
+            run(shop, first, {"book": shop.declared["book"]})
         shop.world.assert_restored()
 
 
 class TestRuns:
+    def test_a_halt_leaves_a_run_inside_a_tool_and_the_run_outside(self, shop):
+        inner = saga_agent(agent_of(shop, [book("seat"), "in"]), shop.kit, tools=shop.declared)
+
+        @function_tool
+        async def delegate(item: str) -> str:
+            """Halt, and let another agent do it."""
+            switch = KillSwitch(FileSwitchStore(shop.folder / "log"))
+            switch.halt("*", reason="fraud", by="soc")
+            return str((await saga_run(inner, "go on")).final_output)
+
+        outer = agent_of(shop, [[call("delegate", item="x")], "done"], [delegate])
+        with pytest.raises(SagaAborted) as failed:
+            run(shop, outer, {"delegate": read_only()})
+        assert isinstance(failed.value.cause, Halted)
+        shop.world.assert_untouched()
+
     def test_a_clone_of_the_clone_is_under_care(self, shop):
         bounded = saga_agent(agent_of(shop, []), shop.kit, tools=shop.declared)
         again = bounded.clone(model=Scripted([book("seat"), OSError()]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 
 import pytest
 from agents import Agent, Runner, RunState, SQLiteSession, function_tool
@@ -273,44 +274,44 @@ class TestAnswers:
 class TestAfterAFailure:
     FAILS = ([call("book", item="seat")], [call("fails", item="x")])
 
+    @pytest.fixture
     def how(self, desk):
-        session = SQLiteSession("s", desk.shop.folder / "session.sqlite")
-        return {"session": session, "key": "k", "on_tool_failure": "ask"}
+        with closing(SQLiteSession("s", desk.shop.folder / "session.sqlite")) as session:
+            yield {"session": session, "key": "k", "on_tool_failure": "ask"}
 
-    def test_the_run_is_left_suspended_and_goes_on_from_its_session(self, desk):
+    def test_the_run_is_left_suspended_and_goes_on_from_its_session(self, desk, how):
         with pytest.raises(SagaSuspended):
-            desk.run(desk.agent(*self.FAILS), **self.how(desk))
-        result = desk.run(desk.agent("done"), approve(by="ann"), **self.how(desk))
+            desk.run(desk.agent(*self.FAILS), **how)
+        result = desk.run(desk.agent("done"), approve(by="ann"), **how)
         assert result.final_output == "done"
         with pytest.raises(SagaClosed, match="COMMITTED"):
-            desk.run(desk.agent("done"), approve(by="ann"), **self.how(desk))
+            desk.run(desk.agent("done"), approve(by="ann"), **how)
         desk.world.assert_applied_once("seat")
 
-    def test_a_no_undoes_it(self, desk):
+    def test_a_no_undoes_it(self, desk, how):
         with pytest.raises(SagaSuspended):
-            desk.run(desk.agent(*self.FAILS), **self.how(desk))
+            desk.run(desk.agent(*self.FAILS), **how)
         with pytest.raises(SagaAborted, match="ann said no"):
-            desk.run(desk.agent("done"), deny(by="ann"), **self.how(desk))
+            desk.run(desk.agent("done"), deny(by="ann"), **how)
         desk.world.assert_restored()
 
-    def test_it_needs_a_session_and_a_key(self, desk):
-        for missing in ("session", "key"):
-            how = self.how(desk)
-            del how[missing]
-            with pytest.raises(ConfigurationError, match="session"):
-                desk.run(desk.agent(*self.FAILS), **how)
-            with pytest.raises(ConfigurationError, match="session"):
-                desk.run(desk.agent("done"), approve(by="ann"), **how)
+    @pytest.mark.parametrize("missing", ["session", "key"])
+    def test_it_needs_a_session_and_a_key(self, desk, how, missing):
+        del how[missing]
+        with pytest.raises(ConfigurationError, match="session"):
+            desk.run(desk.agent(*self.FAILS), **how)
+        with pytest.raises(ConfigurationError, match="session"):
+            desk.run(desk.agent("done"), approve(by="ann"), **how)
         desk.world.assert_untouched()
 
 
 class TestAnInnerAgentThatWaits:
-    def nest(self, desk, inner, *after):
+    def nest(self, desk, inner, *after, begins=True):
         made = Agent(name="inner", model=Scripted(list(inner)), tools=desk.tools)
-        given = [call("ask_inner", "outer", input="q")]
+        given = [[call("ask_inner", "outer", input="q")]] if begins else []
         outer = Agent(
             name="A",
-            model=Scripted([given, *after]),
+            model=Scripted([*given, *after]),
             tools=[made.as_tool("ask_inner", "Ask.", failure_error_function=None)],
         )
         return saga_agent(outer, desk.kit, tools=desk.declared)
@@ -324,6 +325,29 @@ class TestAnInnerAgentThatWaits:
         result = desk.run(agent, approve(result.to_state(), by="ann"))
         assert result.final_output == "done"
         desk.world.assert_applied_once("seat", "room")
+
+    def test_goes_on_from_a_text_with_other_agents(self, desk):
+        text = desk.run(self.nest(desk, self.INNER)).to_state().to_string()
+        agent = self.nest(desk, ("in",), "done", begins=False)
+        state = asyncio.run(RunState.from_string(agent, text))
+        assert desk.run(agent, approve(state, by="ann")).final_output == "done"
+        desk.world.assert_applied_once("seat", "room")
+
+    def test_may_do_after_that_what_it_did_before(self, desk):
+        again = [call("book", "in_3", item="seat")]
+        agent = self.nest(desk, (*self.INNER, again, "in"), "done")
+        result = desk.run(agent)
+        assert desk.run(agent, approve(result.to_state(), by="ann")).final_output == "done"
+        desk.world.assert_stands("seat", "room", "seat")
+
+    def test_is_asked_about_by_the_gate_too(self, desk):
+        agent = self.nest(desk, (self.INNER[0], PAY, "in"), "done")
+        result = desk.run(agent)
+        assert [item.name for item in result.interruptions] == ["pay"]
+        desk.world.assert_applied_once("seat")
+        result = desk.run(agent, approve(result.to_state(), by="ann"))
+        assert result.final_output == "done"
+        desk.world.assert_applied_once("seat", "money")
 
     def test_is_undone_whole_when_it_fails_after_that(self, desk):
         agent = self.nest(desk, (*self.INNER, OSError("down")), "done")

@@ -135,7 +135,7 @@ class Care:
         for tool in tools:
             self._check_fit(tool)
         idle = sorted(set(self._declared) - names)
-        if idle and not any(one.mcp_servers for one in agents):
+        if idle and not servers and not any(map(_leads_nowhere, agents)):
             raise ConfigurationError(
                 f"There is no tool {', '.join(idle)}; the tools are {', '.join(sorted(names))}."
             )
@@ -228,6 +228,12 @@ def _asks(tool: Any) -> bool:
     policy = getattr(tool, "needs_approval", False)
     own = getattr(getattr(tool, "on_invoke_tool", None), "saga_policy", policy)
     return own is not False or getattr(tool, "tool_config", {}).get("require_approval") is not None
+
+
+def _leads_nowhere(agent: Any) -> bool:
+    """Say whether an agent hands over to one that shows only when it runs."""
+    handoffs = [one for one in agent.handoffs if isinstance(one, Handoff)]
+    return any(seams.agent_handed_to(one) is None for one in handoffs)
 
 
 def _reached(agent: Any, seen: dict[int, Any]) -> Iterator[Any]:

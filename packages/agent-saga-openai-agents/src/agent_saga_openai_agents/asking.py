@@ -152,15 +152,17 @@ class RunAnswers(Answers):
     Attributes:
         plain: the answers as plain data, by request id.
         open: the questions that nobody has answered, by request id.
+        steps: the ids of the steps that stood when the saga was suspended.
         denied: a no about a tool's failure; None if there is none.
     """
 
-    __slots__ = ("denied", "open", "plain")
+    __slots__ = ("denied", "open", "plain", "steps")
 
     def __init__(self, awaits: object = None, given: Mapping[str, Answer] | None = None) -> None:
         super().__init__()
         kept = awaits if isinstance(awaits, Mapping) else {}
         self.plain: dict[str, list[Any]] = dict(kept.get("answers") or {})
+        self.steps = frozenset(map(str, kept.get("steps") or ()))
         self.denied: Answer | None = None
         self.open: dict[str, dict[str, Any]] = dict(kept.get("questions") or {})
         for request, question in tuple(self.open.items()):

@@ -38,12 +38,13 @@ class Attempts:
     Args:
         saga: the engine's saga.
         known: the call ids that are answered in the history that the run begins with.
+        kept: the ids of steps whose answers the run's state holds, whatever their calls.
     """
 
-    def __init__(self, saga: Saga, known: Container[str] = ()) -> None:
+    def __init__(self, saga: Saga, known: Container[str] = (), kept: Container[str] = ()) -> None:
         self._lock = threading.Lock()
         recorded = [s for s in saga.keyed.values() if s.state in _STANDS and not s.tool.reversible]
-        self._left = {s.id for s in recorded if not _is_known(s, known)}
+        self._left = {s.id for s in recorded if s.id not in kept and not _is_known(s, known)}
 
     def key(self, saga: Saga, tool: Tool, call: calls.Call, run: calls.Run, mac: bytes) -> str:
         """Return the key of a call.
@@ -99,6 +100,11 @@ class Attempts:
             )
 
 
+def standing(saga: Saga) -> list[str]:
+    """Return the ids of the steps of a saga that stand, and that its calls named."""
+    return [step.id for step in tuple(saga.keyed.values()) if step.state in _STANDS]
+
+
 def _is_known(step: Step, known: Container[str]) -> bool:
     mark = calls.read(step.key[-1])
     return mark is None or mark.outermost in known
@@ -113,10 +119,12 @@ _attempts: WeakKeyDictionary[Saga, Attempts] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
-def attempts_of(saga: Saga, known: Container[str] | None = None) -> Attempts:
+def attempts_of(
+    saga: Saga, known: Container[str] | None = None, kept: Container[str] = ()
+) -> Attempts:
     """Return which steps of a saga may return; begun anew when a history is given."""
     with _lock:
         found = _attempts.get(saga)
         if found is None or known is not None:
-            found = _attempts[saga] = Attempts(saga, known or ())
+            found = _attempts[saga] = Attempts(saga, known or (), kept)
         return found

@@ -35,6 +35,7 @@ from agent_saga.errors import (
     NoBoundary,
     Quarantined,
     RefusedError,
+    SagaAborted,
     SagaClosed,
     SagaFenced,
     SagaForked,
@@ -207,8 +208,9 @@ def _leave(call: Call | None, error: Exception, answer: BaseException | None) ->
     run = running.get()
     if call is None:
         return
-    if isinstance(error, _FAULTS):
-        call.left = RunLeft(error)
+    inner = error.cause if isinstance(error, SagaAborted) else error
+    if isinstance(inner, _FAULTS):
+        call.left = RunLeft(inner)
     elif isinstance(error, (RefusedError, ApprovalPending)):
         call.left = error
     elif isinstance(answer, ApprovalPending) and run is not None:

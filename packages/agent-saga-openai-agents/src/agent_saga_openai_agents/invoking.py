@@ -77,6 +77,9 @@ class Invoker:
 
     def _ended(self, left: Exception) -> str:
         if isinstance(left, ApprovalPending):
+            run = running.get()
+            if run is not None and run.stop is left:
+                raise RunLeft(left)  # a run inside the tool stopped, to be gone on with
             return told(self._name, _unnamed())
         if isinstance(left, RefusedError):
             return told(self._name, left)

@@ -33,7 +33,7 @@ from agent_saga.kit.frameworks.recorded import Recorded
 from agent_saga.kit.scopes import saga_scope
 from agent_saga.runtime.composition import Runtime, process_runtime
 from agent_saga_openai_agents.asking import Answer, RunAnswers, noted, waiting_for
-from agent_saga_openai_agents.attempts import attempts_of
+from agent_saga_openai_agents.attempts import attempts_of, standing
 from agent_saga_openai_agents.calls import Run, answered, running
 
 ON_TOOL_FAILURE = ("continue", "rollback", "ask")
@@ -133,7 +133,8 @@ class Plan:
         """Let the steps of this run know what they must; entered inside the boundary."""
         outer = running.get() if self.nested else None
         if outer is None:
-            attempts_of(_engines_saga(handle), self._known)
+            kept = () if self._answers is None else self._answers.steps
+            attempts_of(_engines_saga(handle), self._known, kept)
         token = running.set(outer or self.run)
         try:
             with contextlib.ExitStack() as stack:
@@ -160,6 +161,7 @@ class Plan:
             "calls": waiting_for(items),
             "questions": questions,
             "answers": answers,
+            "steps": standing(_engines_saga(handle)),
         }
         handle.suspend(reason, awaits=awaits)
 
