@@ -22,6 +22,7 @@ from agent_saga import (
     compensator,
     tool,
 )
+from agent_saga.controls import gate as gate_module
 
 SURFACE = {
     "mode": "enforce",
@@ -246,6 +247,31 @@ def test_loading_again_replaces_everything_or_nothing(write, world):
     with kit.transaction():
         pay(4)
     assert world.amounts == [3, 4]
+
+
+@pytest.mark.guarantee("POLICY-1")
+def test_a_gate_is_of_one_policy_also_when_it_is_loaded_again_meanwhile(write, monkeypatch):
+    def text(word):
+        return (
+            f'[[rules]]\nname = "rule-{word}"\ntool = "x"\n'
+            f'[[limits]]\nname = "limit-{word}"\nmax_calls = 1\nwindow = 5\n'
+            f'[tools.{word}]\nsemantics = "COMPENSABLE"\n'
+        )
+
+    policy = Policy.load(write(text("old")))
+    gate = PreFlightGate(policy=policy)
+    made = gate_module.limits_control
+
+    def loads_again(limits, store):
+        write(text("new"))
+        policy.reload()
+        return made(limits, store)
+
+    monkeypatch.setattr(gate_module, "limits_control", loads_again)
+    composed = gate.composed()
+    assert set(composed.declared) == {"old"}
+    assert [limit.name for limit in composed.controls[0].limits] == ["limit-old"]
+    assert set(gate.composed().declared) == {"new"}
 
 
 def test_what_is_left_of_a_file_that_is_being_written_is_no_policy(write, world):

@@ -92,7 +92,10 @@ class PreFlightGate:
         self.rules = given.several("The gate's rules=", rules, Rule)
         self.limits = given.several("The gate's limits=", limits, Limit)
         self.policy = _policy(policy)
-        _check_names([*self._rules(), *self._limits()])
+        policed: list[Rule | Limit] = [*self.rules, *self.limits]
+        if self.policy is not None:
+            policed += [*self.policy.rules, *self.policy.limits]
+        _check_names(policed)
         if kill_switch is not None and not isinstance(kill_switch, KillSwitch):
             raise ConfigurationError(f"{type(kill_switch).__name__} is no kill switch.")
         self.kill_switch = kill_switch
@@ -127,22 +130,18 @@ class PreFlightGate:
             limit_store: returns where limits are counted; asked only if there are limits.
         """
         own: list[Control] = []
-        rules, limits = self._rules(), self._limits()
+        policy = None if self.policy is None else self.policy.snapshot  # loaded anew at any moment
+        rules = self.rules if policy is None else (*self.rules, *policy.rules)
+        limits = self.limits if policy is None else (*self.limits, *policy.limits)
         _check_names([*rules, *limits])
         if limits:
             own.append(limits_control(limits, limit_store()))
         if rules:
             own.append(Rules(rules))
-        declared = {} if self.policy is None else self.policy.tools
+        declared = {} if policy is None else policy.tools
         return Gate(
             (*before, *own), self.approval_provider, self.approval_timeout, declared=declared
         )
-
-    def _rules(self) -> tuple[Rule, ...]:
-        return self.rules if self.policy is None else (*self.rules, *self.policy.rules)
-
-    def _limits(self) -> tuple[Limit, ...]:
-        return self.limits if self.policy is None else (*self.limits, *self.policy.limits)
 
 
 class Gate:

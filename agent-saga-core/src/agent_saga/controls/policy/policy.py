@@ -35,8 +35,12 @@ UNDECLARED: Final = "policy: undeclared tools"
 SEMANTICS: Final = "policy: declared semantics"
 
 
-class _Snapshot:
-    """One state of a policy; never changed."""
+class Snapshot:
+    """One state of a policy; never changed.
+
+    Attributes:
+        mode, rules, limits, tools: as for `Policy`.
+    """
 
     __slots__ = ("limits", "mode", "rules", "tools")
 
@@ -76,7 +80,7 @@ class Policy:
         self.path: Path | None = None
         if not isinstance(content, Mapping):
             raise ConfigurationError(f"A Policy takes a mapping, not {given.shown(content)}.")
-        self._now = _Snapshot(parsed(dict(content), "the policy"))
+        self._now = Snapshot(parsed(dict(content), "the policy"))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Policy:
@@ -103,6 +107,11 @@ class Policy:
             raise ConfigurationError("This policy came from no file; there is nothing to reload.")
         self._now = _loaded(self.path)
         INSTALLED.changed()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What holds now, all of it from one file as it was loaded at one time."""
+        return self._now
 
     @property
     def mode(self) -> str:
@@ -132,10 +141,10 @@ class Policy:
         )
 
 
-def _loaded(path: Path) -> _Snapshot:
+def _loaded(path: Path) -> Snapshot:
     form = read_policy(path)
     try:
-        return _Snapshot(form)
+        return Snapshot(form)
     except ConfigurationError as error:
         raise ConfigurationError(
             f"The policy {path} has an error: {error.message}", fix=error.fix
