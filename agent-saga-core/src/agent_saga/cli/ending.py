@@ -86,7 +86,7 @@ def _told(ending: _Ending, words: Sequence[str]) -> int:
     document = {**ending._asdict(), "exit": int(ending.exit)}
     del document["told"]
     if _JSON_LOGS in words:
-        note(json.dumps({"error": document}))
+        click.echo(json.dumps({"error": document}), err=True)
         return ending.exit
     for line in (ending.told or _text(ending)).splitlines():
         note(printable(line))

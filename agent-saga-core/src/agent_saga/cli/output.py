@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 __all__ = ["counted", "note", "printable", "say", "say_json", "table"]
+
+_LONGEST: Final = 4000
 
 
 def counted(number: int, noun: str) -> str:
@@ -42,8 +44,9 @@ def say(*lines: str) -> None:
 
 
 def note(line: str) -> None:
-    """Print a line to the error stream, where it does not disturb a document."""
-    click.echo(_encodable(line, sys.stderr.encoding), err=True)
+    """Print a line to the error stream, where it does not disturb a document; no endless one."""
+    short = line if len(line) <= _LONGEST else f"{line[:_LONGEST]}… (cut)"
+    click.echo(_encodable(short, sys.stderr.encoding), err=True)
 
 
 def say_json(value: Any) -> None:

@@ -51,6 +51,7 @@ def listed(wal_path: str | None, *, as_json: bool) -> Exit:
     log.
     """
     path = log_path(wal_path)
+    there = is_there(path)
     store = FileApprovalStore(path)
     pending, reviews, grants = store.pending(), store.reviews(), store.grants()
     damaged = store.damaged()
@@ -70,7 +71,7 @@ def listed(wal_path: str | None, *, as_json: bool) -> Exit:
         say(*[f"Damaged, and refused where it is needed: {printable(key)}" for key in damaged])
     if pending or reviews or damaged:
         return Exit.NOT_CLEAN
-    return Exit.CLEAN if is_there(path) else Exit.NOTHING_VERIFIABLE
+    return Exit.CLEAN if there else Exit.NOTHING_VERIFIABLE
 
 
 @command.command("approve", **_NAMED)

@@ -39,6 +39,7 @@ def status(wal_path: str | None, *, as_json: bool) -> Exit:
     Exits with 0 if all are closed, with 1 if not, and with 3 if there is no log.
     """
     path = log_path(wal_path)
+    there = is_there(path)
     with open_state(str(path)) as state:
         circuits = Circuits(state.get(KEY), moment(SYSTEM_CLOCK))
     shown = [_told(circuits, tool) for tool in sorted(circuits.tools)]
@@ -49,7 +50,7 @@ def status(wal_path: str | None, *, as_json: bool) -> Exit:
     else:
         say(f"Log: {printable(path)}")
         _print(shown, path)
-    if not is_there(path):
+    if not there:
         return Exit.NOTHING_VERIFIABLE
     closed = all(one["state"] == CLOSED for one in shown)
     return Exit.CLEAN if closed and not circuits.damaged else Exit.NOT_CLEAN
