@@ -405,7 +405,7 @@ def all_worlds(session: nox.Session) -> None:
 
 
 @nox.session(tags=["full"])
-@nox.parametrize("who", PEERS, ids=list(PEERS))
+@nox.parametrize("who", list(PEERS), ids=list(PEERS))
 def peers(session: nox.Session, who: str) -> None:
     """The same runs through each published alternative, in an environment of its own."""
     _install_worlds(session, "requirements-dojo.txt")
