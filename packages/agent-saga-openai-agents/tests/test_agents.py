@@ -30,6 +30,7 @@ from agent_saga_openai_agents import (
     saga_run_sync,
     saga_stream,
     saga_stream_sync,
+    seams,
 )
 from agent_saga_testing.waiting import until
 
@@ -311,6 +312,42 @@ class TestRuns:
         items.close()
         shop.world.assert_stands("seat")
         assert shop.world.applications() == 2
+
+    @pytest.mark.parametrize("known", [True, False])
+    def test_a_stream_that_is_cancelled_is_undone(self, shop, known, monkeypatch):
+        if not known:
+            monkeypatch.setattr(seams, "_CANCELLED", "gone")
+
+        async def case():
+            agent = saga_agent(
+                agent_of(shop, [book("seat"), book("room"), "done"]),
+                shop.kit,
+                tools=shop.declared,
+            )
+            stream = saga_stream(agent, "go on")
+            async for event in stream:
+                if getattr(event, "name", "") == "tool_output":
+                    stream.result.cancel()
+
+        with pytest.raises(SagaAborted, match="the stream was cancelled"):
+            asyncio.run(case())
+        assert not shop.world.calls("forward", "room")
+        shop.world.assert_restored()
+
+    def test_a_stream_that_is_stopped_after_its_turn_is_kept(self, shop):
+        async def case():
+            agent = saga_agent(
+                agent_of(shop, [book("seat"), book("room"), "done"]),
+                shop.kit,
+                tools=shop.declared,
+            )
+            stream = saga_stream(agent, "go on")
+            async for event in stream:
+                if getattr(event, "name", "") == "tool_called":
+                    stream.result.cancel("after_turn")
+
+        asyncio.run(case())
+        shop.world.assert_applied_once("seat")
 
     def test_a_stream_has_the_frameworks_result(self, shop):
         async def case():

@@ -20,6 +20,7 @@ Implementation = Callable[[Any, str], Awaitable[Any]]
 _IMPLEMENTATION = "_invoke_tool_impl"
 _SYNCHRONOUS = "__agents_sync_function_tool__"
 _AGENT = "_agent_instance"
+_CANCELLED = "_cancel_mode"
 _HANDED_TO = "_agent_ref"
 
 
@@ -61,6 +62,12 @@ def agent_handed_to(handoff: Handoff[Any, Any]) -> Any:
 def agent_of(state: object) -> Any:
     """Return the agent that a run's state goes on with; None if that does not show."""
     return getattr(state, "_current_agent", None)
+
+
+def was_cut_off(result: Any) -> bool:
+    """Say whether a streamed run was cancelled at once; if that does not show: it has no end."""
+    ended = result.final_output is not None or bool(result.interruptions)
+    return bool(getattr(result, _CANCELLED, "none" if ended else "immediate") == "immediate")
 
 
 def may_ask(server: object) -> bool:

@@ -6,6 +6,8 @@ Rules of this part:
   the events is outside it.
 - A stream that is closed early is a run that was cancelled: nothing goes on behind it, and what it
   did is undone before the close returns.
+- So is a run whose `result.cancel()` was called; after `result.cancel("after_turn")` it ends with
+  its turn, and is kept.
 - The model is asked again only when every event before was taken: a run does not hurry ahead of the
   program that watches it.
 """
@@ -23,6 +25,7 @@ from agent_saga.domain.report import RollbackReport
 from agent_saga.engine.boundary import last_reports
 from agent_saga.errors import SagaSuspended
 from agent_saga.kit.agent_kit import AgentKit
+from agent_saga_openai_agents import seams
 from agent_saga_openai_agents.running import Started, blocking, start
 
 _END = object()
@@ -109,6 +112,8 @@ async def _run(started: Started, seat: _Seat) -> None:
                 started.plan.run.before_turn = seat.caught_up
                 with started.failing():
                     await _take(started, seat)
+            if seams.was_cut_off(seat.result):
+                saga.abort("the stream was cancelled")
             await started.end(saga, seat.result)
     except SagaSuspended:
         if not getattr(seat.result, "interruptions", None):
