@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import time
 from base64 import urlsafe_b64encode
 
 import pytest
@@ -13,6 +15,7 @@ from agent_saga.cli.main import main
 from agent_saga.domain import identity
 from agent_saga.domain.records import Ev
 from agent_saga.errors import RecoveryError, UndoRefused
+from agent_saga.recovery import proofs
 from agent_saga.recovery.queue import cases_in
 from agent_saga.recovery.survey import survey
 from agent_saga.recovery.undo_steps import undo_steps
@@ -310,3 +313,27 @@ def test_a_claim_that_was_taken_out_of_its_writer_is_missed(log, world):
     assert done.needs_human
     assert "log was changed" in done.reason
     assert world.undone == []
+
+
+def test_the_log_of_the_daemon_itself_is_proved_once_while_nothing_changes(log, world, monkeypatch):
+    """It lives, so nobody has proved it dead; what it wrote about a case is the same each time."""
+    past = log.past().begin()
+    past.intent("a")
+    past.die()
+    daemon = log.daemon()
+    assert daemon.sweep().needs_human
+    reads = []
+    for _ in range(200):
+        log.age()
+        daemon.sweep()
+        reads.clear()
+        monkeypatch.setattr(proofs, "proof_of", lambda *args, **more: reads.append(args))
+        with contextlib.suppress(AttributeError):
+            daemon.sweep()
+        monkeypatch.setattr(proofs, "proof_of", proving.proof_of)
+        if not reads:
+            break
+        time.sleep(0.02)  # its next segment was just being made ready
+    assert reads == []
+    own = [w for w in log.found().writers if w != past.wal.writer]
+    assert own

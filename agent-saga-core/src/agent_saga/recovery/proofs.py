@@ -92,12 +92,15 @@ class Proofs:
     def _unchanged(
         self, path: str, writer: str, since: int, found: Found, port: OsPort
     ) -> Proof | None:
-        """Return what is known of a writer, if its log is still as it was for the saga's reader."""
+        """Return what is known of a writer, if its log is still as it was for the saga's reader.
+
+        It was, if it looked so before that read, or had been proved before and looks so now.
+        """
         known = self._known.get(writer)
         if known is None or known.since > since or known.state is None:
             return None
-        same = known.state == found.complete.get(writer) == log_state(path, writer, port)
-        return known if same else None
+        was_so = known.state == found.complete.get(writer) or known.at < found.begun
+        return known if was_so and known.state == log_state(path, writer, port) else None
 
     def _read(
         self, view: View, path: str, writer: str, port: OsPort, since: int, saga: str

@@ -12,6 +12,7 @@ Rules of this part:
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Mapping
 
 from agent_saga.domain.effective import effective, facts_of
@@ -43,9 +44,11 @@ class Found:
         damaged_writers: the writers of the log of which something cannot be read, with the last
             sequence that is missing.
         proved: whether the records were read against the chains of their writers.
+        begun: the monotonic time before which nothing of them was read, in seconds.
     """
 
     __slots__ = (
+        "begun",
         "complete",
         "damaged",
         "damaged_writers",
@@ -64,7 +67,10 @@ class Found:
         records: list[Record],
         damages: Iterable[Damage],
         complete: Mapping[str, LogState] = _NOTHING,
+        *,
+        begun: float = 0.0,
     ) -> None:
+        self.begun = begun
         self.id = saga
         self.records = records
         self.complete = complete
@@ -113,10 +119,11 @@ def survey(path: str | os.PathLike[str], *, dead: Iterable[str] = (), keep: bool
     Raises:
         WALError: the directory as a whole is no log that can be read.
     """
-    complete = _states(path, dead)
+    complete, begun = _states(path, dead), time.monotonic()
     gathered = gather_open(path, complete)
     damages = gathered.damages
-    found = {s: Found(s, own, damages, complete) for s, own in gathered.records.items()}
+    records = gathered.records
+    found = {s: Found(s, own, damages, complete, begun=begun) for s, own in records.items()}
     if keep and not broken(damages):
         keep_checkpoint(os.fspath(path), gathered, {s for s, one in found.items() if one.settled})
     return Survey({s: saga for s, saga in found.items() if not saga.settled}, damages)

@@ -14,7 +14,9 @@ Rules of this part:
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent_saga.domain.records import Ev
@@ -46,6 +48,7 @@ class Proof(NamedTuple):
         damages: the places that are not as they were written.
         gaps: the files from which records left: name, last sequence that left, digest.
         records: those of the saga that was asked about, in sequence.
+        at: the monotonic time at which it looked so, in seconds.
     """
 
     since: int
@@ -53,6 +56,7 @@ class Proof(NamedTuple):
     damages: list[Damage]
     gaps: list[tuple[str, int, str]]
     records: list[Record]
+    at: float = math.inf
 
 
 def proof_of(view: View, path: str, writer: str, port: OsPort, *, since: int, saga: str) -> Proof:
@@ -67,7 +71,7 @@ def proof_of(view: View, path: str, writer: str, port: OsPort, *, since: int, sa
         saga: whose records are handed on.
     """
     folder = os.path.join(path, WRITERS, writer)
-    state = log_state(path, writer, port)
+    state, at = log_state(path, writer, port), time.monotonic()
     try:
         names = view.segments(writer)
     except OSError as error:
@@ -88,7 +92,7 @@ def proof_of(view: View, path: str, writer: str, port: OsPort, *, since: int, sa
         scan.begin_inside(expected)
     damages = list(scan.run(first))
     records = [record for record in (parsed(line, writer) for line in lines) if record is not None]
-    return Proof(since, state, damages, _gaps(writer, gaps), records)
+    return Proof(since, state, damages, _gaps(writer, gaps), records, at)
 
 
 def _start(port: OsPort, folder: str, names: list[str], since: int) -> tuple[int, int]:
