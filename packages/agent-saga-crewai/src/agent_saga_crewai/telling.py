@@ -7,8 +7,8 @@
 
 Rules of this part:
 
-- It tells, and decides nothing: CrewAI runs handlers on threads of its own, and what they raise
-  changes no run.
+- It tells, and decides nothing: CrewAI runs handlers on threads of its own, in no promised order,
+  and what they raise changes no run.
 - Arguments are told by name only; what they hold stands in the log, where secrets are masked.
 """
 
