@@ -341,11 +341,11 @@ def _observation(step: Step, attempt: Attempt) -> Call | None:
     if form is not None:
         args, kwargs = called(form, step.sources())
     else:
-        observer = engine.handlers.reconcilers.find(attempt.inverse.handler or "")
-        if observer is None:
+        reconciler = engine.handlers.reconcilers.find(attempt.inverse.handler or "")
+        if reconciler is None:
             return None
-        form = Form(observer.fn, "reconciler")
-        args, kwargs = (), {n: v for n, v in attempt.kwargs.items() if observer.takes(n)}
+        form = Form(reconciler.fn, "reconciler")
+        args, kwargs = (), {n: v for n, v in attempt.kwargs.items() if reconciler.takes(n)}
     return Call(
         form.fn,
         args,

@@ -136,11 +136,11 @@ class Tool:
 
     def set_prober(self, prober: object) -> None:
         """Say who tells whether the effect happened: a function, or a registered prober's name."""
-        self.prober, self.prober_name = _observer(prober, process_handlers().probers, "prober")
+        self.prober, self.prober_name = _with_its_name(prober, process_handlers().probers, "prober")
 
     def set_reconciler(self, reconciler: object) -> None:
         """Say who observes whether the inverse holds: a function, or a registered name."""
-        self.reconciler, self.reconciler_name = _observer(
+        self.reconciler, self.reconciler_name = _with_its_name(
             reconciler, process_handlers().reconcilers, "reconciler"
         )
 
@@ -323,7 +323,7 @@ def one_of(what: str, value: object, allowed: tuple[str, ...]) -> str:
     raise ConfigurationError(f"{what} is one of {', '.join(allowed)}, not {value!r}.")
 
 
-def _observer(
+def _with_its_name(
     given: object, registry: HandlerRegistry, kind: str
 ) -> tuple[Form | None, str | None]:
     if given is None:

@@ -132,6 +132,7 @@ class SagaTool(Generic[P, R]):
         """
 
         def register(inverse: F) -> F:
+            """Register the inverse under its name, and have the tool use it."""
             if self.tool.inverse is not None:
                 raise ConfigurationError(
                     f"{self.tool.name} has an inverse already.",

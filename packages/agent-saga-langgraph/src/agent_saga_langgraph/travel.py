@@ -271,6 +271,6 @@ def _after(found: Found, saga: Saga, lineage: Lineage) -> Part:
             f"Saga {found.id} has effects of which nobody can say whether they came before that "
             f"checkpoint, since their own was lost or dropped: {names}.",
             fix="Go on with the thread until the run ends, or undo the whole saga "
-            f"(agent-saga undo {found.id}).",
+            f"(agent-saga undo {found.id} --by NAME --reason WHY --import MODULE).",
         )
     return Part(found, saga, [step for step in standing if sides[step] is not Side.BEFORE])
