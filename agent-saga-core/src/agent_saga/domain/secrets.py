@@ -15,6 +15,7 @@ Rules of this part:
 
 from __future__ import annotations
 
+import functools
 import re
 from itertools import pairwise
 from typing import Final
@@ -123,9 +124,7 @@ def _first_look_pattern() -> str:
     return "|".join((*behind, *_AHEAD))
 
 
-_SECRET: Final = re.compile("|".join(_SHAPES))
 _first_look: Final = re.compile(_first_look_pattern()).search
-_find_secret: Final = _SECRET.search
 _SHORTEST: Final = 9
 
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
@@ -168,16 +167,22 @@ _HARMLESS_NAMES: Final = frozenset(
 )  # fmt: skip
 
 
+@functools.cache
+def _secret() -> re.Pattern[str]:
+    """One expression of all shapes; made when the first look has found something."""
+    return re.compile("|".join(_SHAPES))
+
+
 def looks_secret(text: str) -> bool:
     """Whether a secret stands somewhere in the text."""
     if len(text) < _SHORTEST:
         return False
-    return _first_look(text) is not None and _find_secret(text) is not None
+    return _first_look(text) is not None and _secret().search(text) is not None
 
 
 def mask_text(text: str) -> str:
     """The text with every secret in it replaced by `***`."""
-    return _SECRET.sub(MASK, text) if looks_secret(text) else text
+    return _secret().sub(MASK, text) if looks_secret(text) else text
 
 
 def secret_key(name: str) -> bool:

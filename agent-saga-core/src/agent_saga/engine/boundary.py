@@ -353,7 +353,7 @@ class Boundary:
         self.report = report
         scope.report = report
         if scope.parent is None:
-            scope.saga.report = report
+            scope.saga.ended_with(report)
         last_reports.set(report)
 
 

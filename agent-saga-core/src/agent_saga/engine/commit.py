@@ -106,6 +106,8 @@ def _settled(scope: Scope) -> Protocol[BaseException | None]:
 
 def _list(saga: Saga, report: RollbackReport) -> None:
     for step in saga.steps_of(saga.root):
+        if step.state is StepState.COMMITTED and not (step.in_flight or step.scope.fenced):
+            continue  # most of them
         if step.tool.reversible or step.state is StepState.NEW:
             continue
         if step.state in STEP_STANDS or step.in_flight:

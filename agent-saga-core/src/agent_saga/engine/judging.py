@@ -317,7 +317,7 @@ def _all_of(
             wait = judge(call)
         except Exception as error:
             return _refusal_of(error)
-        cut = yield from _answered(wait)
+        cut = None if wait is None else (yield from _answered(wait))
         if cut is not None:
             return cut
     return None

@@ -146,6 +146,14 @@ class Saga:
         with self.lock:
             return any(step.in_flight for step in self.steps.values())
 
+    def ended_with(self, report: RollbackReport) -> None:
+        """Note how the boundary ended; what ended well needs its steps no more."""
+        self.report = report
+        if report.clean and self.state in (SagaState.COMMITTED, SagaState.ROLLED_BACK):
+            with self.lock:  # each step holds the saga: only the collector would part them
+                self.steps = {key: step for key, step in self.steps.items() if step.in_flight}
+                self.keyed = {}
+
     def new_report(self) -> RollbackReport:
         """Return an empty report of this saga."""
         return RollbackReport(self.id, self.name, self.engine.wal.address)
@@ -291,6 +299,8 @@ class Saga:
     def steps_of(self, scope: Scope) -> list[Step]:
         """Return the steps of a scope and of every scope inside it, oldest admission first."""
         with self.lock:
+            if scope.parent is None:
+                return list(self.steps.values())
             return [step for step in self.steps.values() if step.scope.within(scope)]
 
     def to_undo(self, scope: Scope) -> list[Step]:

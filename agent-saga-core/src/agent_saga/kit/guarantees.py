@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from importlib import metadata, resources
 from typing import Any
 
@@ -17,6 +16,8 @@ def manifest() -> dict[str, Any]:
     Raises:
         PluginError: a plugin's guarantees cannot be read; what cannot be read is not claimed.
     """
+    import tomllib  # noqa: PLC0415 - slow to load, seldom needed
+
     text = resources.files("agent_saga").joinpath("guarantees.toml").read_text("utf-8")
     data = tomllib.loads(text)
     own = [{key: entry[key] for key in _SHOWN if key in entry} for entry in data["guarantee"]]

@@ -71,7 +71,10 @@ class Metrics:
     def wait(self, name: str, seconds: float) -> None:
         """Add one duration to the recent waits of a name."""
         with self._lock:
-            self._waits.setdefault(name, deque(maxlen=_KEPT)).append(seconds)
+            recent = self._waits.get(name)
+            if recent is None:
+                recent = self._waits[name] = deque(maxlen=_KEPT)
+            recent.append(seconds)
 
     def snapshot(self) -> dict[str, Any]:
         """Return all values by name: counters, gauges, and each wait as count, p50, p99 and max."""

@@ -14,7 +14,6 @@ import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 __all__ = ["release_of"]
 
@@ -55,6 +54,8 @@ def _editable_distribution(top: str) -> str:
 
 
 def _editable_folder(direct_url: str | None) -> Path | None:
+    from urllib.parse import unquote, urlparse  # noqa: PLC0415 - slow to load, seldom needed
+
     if not direct_url:
         return None
     try:

@@ -143,17 +143,15 @@ class Draining(Intake):
         if self.written >= seq:
             return None
         future = loop.create_future()
-        turns = self._turns_of(loop)
+        turns = self._turns.get(loop) or self._new_turns(loop)
         turns.waiting.append(future)
         turns.watch()
         return future
 
-    def _turns_of(self, loop: asyncio.AbstractEventLoop) -> Turns:
-        turns = self._turns.get(loop)
-        if turns is None:
-            for other in [one for one in list(self._turns) if one.is_closed()]:
-                self._turns.pop(other, None)
-            turns = self._turns[loop] = Turns(loop, self._end_turn)
+    def _new_turns(self, loop: asyncio.AbstractEventLoop) -> Turns:
+        for other in [one for one in list(self._turns) if one.is_closed()]:
+            self._turns.pop(other, None)
+        turns = self._turns[loop] = Turns(loop, self._end_turn)
         return turns
 
     def _end_turn(self, waiting: list[Future], sync: bool) -> None:
@@ -215,7 +213,9 @@ class Draining(Intake):
             WALError: as `drain` does.
         """
         loop = _running_loop()
-        turns = None if loop is None or self.syncs_inline else self._turns_of(loop)
+        turns = None
+        if loop is not None and not self.syncs_inline:
+            turns = self._turns.get(loop) or self._new_turns(loop)
         crowded = turns is not None and turns.crowded
         alone = not (crowded or self._flusher.kicked or self._syncing)
         if alone:

@@ -92,7 +92,7 @@ class Durability(Draining):
             if self._cause is not None:
                 return failed_future(loop, poisoned(self._cause))
             future = self._waiters.add_future(seq, loop)
-            turns = self._turns_of(loop)
+            turns = self._turns.get(loop) or self._new_turns(loop)
             if turns.ask():
                 self._want(self._buffer.seq if turns.take_along() else seq)
             return future
@@ -190,8 +190,7 @@ class Durability(Draining):
             told = self._buffer.durable(self.synced)
         release(ready, None, self._woken)
         if ready:
-            longest = time.monotonic() - min(waiter[1] for waiter in ready)
-            process_metrics().wait(BARRIER_WAIT, longest)
+            process_metrics().wait(BARRIER_WAIT, self.synced_at - ready[0][1])  # who came first
         if told:
             self._tell(told)
 

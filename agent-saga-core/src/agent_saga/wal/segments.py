@@ -257,7 +257,7 @@ class Segments:
         for _ in range(_TRIES):
             with self._io:
                 replaced = self.replaced
-                self._syncing = {**self._syncing, **self._unsynced}
+                self._syncing.update(self._unsynced)
                 self._unsynced = {}
                 sealed = list(self._sealed)
                 segments = sealed if self._current is None else [*sealed, self._current]

@@ -29,29 +29,25 @@ class Turns:
 
     Attributes:
         waiting: who waits for the write at the end of this turn; see `watch`.
+        crowded: whether several ask in each turn.
     """
 
-    __slots__ = ("_asked", "_crowd", "_end", "_ending", "_later", "_loop", "_sync", "waiting")
+    __slots__ = ("_asked", "_end", "_ending", "_later", "_loop", "_sync", "crowded", "waiting")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, end: Callable[[list[Future], bool], None]
     ) -> None:
         self._loop = loop
         self._end = end
-        self._asked = self._crowd = 0
-        self._ending = self._sync = False
+        self._asked = 0
+        self._ending = self._sync = self.crowded = False
         self._later: asyncio.TimerHandle | None = None
         self.waiting: list[Future] = []
-
-    @property
-    def crowded(self) -> bool:
-        """Whether several ask in each turn."""
-        return self._crowd > 1
 
     def ask(self) -> bool:
         """Note that a sync is waited for; whether it starts now, or else at the end of the turn."""
         self._asked += 1
-        if self._crowd < 2 and self._asked < 2:
+        if self._asked < 2 and not self.crowded:
             return True
         self._sync = True
         self.watch()
@@ -59,7 +55,7 @@ class Turns:
 
     def postpone(self) -> None:
         """Have a sync started that nobody waits for."""
-        if self._crowd > 1:
+        if self.crowded:
             self._sync = True
             self.watch()
         elif self._later is None:
@@ -88,7 +84,7 @@ class Turns:
     def _turn_ends(self) -> None:
         self._ending = False
         if self._asked:
-            self._crowd, self._asked = self._asked, 0
+            self.crowded, self._asked = self._asked > 1, 0
         waiting, self.waiting = self.waiting, []
         sync, self._sync = self._sync, False
         self._end(waiting, sync)

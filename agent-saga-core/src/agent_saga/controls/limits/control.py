@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from agent_saga.controls.amounts import Number
 from agent_saga.controls.control import CallView, Control, Judge, Use, Wait
-from agent_saga.controls.limits.limit import LIMITS, Limit
+from agent_saga.controls.limits.limit import LIMITS, SMALL, Limit
 from agent_saga.controls.limits.memory import MemoryLimitStore
 from agent_saga.controls.limits.scopes import by_tool
 from agent_saga.controls.limits.shared import LimitStore
@@ -60,10 +60,14 @@ def wants(limits: Sequence[Policing], call: CallView) -> list[Want]:
         RefusedError: it cannot be told.
     """
     found: list[Want] = []
+    arguments = call.arguments
     for limit, scope in limits:
-        amount = 1 if limit.arg is None else limit.asked_of(call)
-        if amount is not None:
-            found.append((limit, limit.scope_of(call) if scope is None else scope, amount))
+        amount = 1 if limit.arg is None else arguments.get(limit.arg)
+        if type(amount) is not int or not 0 <= amount < SMALL:  # most amounts are whole and small
+            amount = limit.asked_of(call)
+            if amount is None:
+                continue
+        found.append((limit, limit.scope_of(call) if scope is None else scope, amount))
     return found
 
 

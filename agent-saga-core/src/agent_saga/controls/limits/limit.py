@@ -23,12 +23,13 @@ from agent_saga.controls.limits.scopes import Scope
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.errors import ConfigurationError, RefusedError
 
-__all__ = ["LIMITS", "BudgetLimit", "Limit", "RateLimit"]
+__all__ = ["LIMITS", "SMALL", "BudgetLimit", "Limit", "RateLimit"]
 
 LIMITS: Final = "limits"
 LONGEST: Final = 10 * 366 * 86_400.0
 _MISSING: Final = object()
-_QUICK: Final = 2**53
+SMALL: Final = 2**53
+"""Whole amounts below this are taken as they are."""
 
 
 class Limit:
@@ -84,8 +85,6 @@ class Limit:
             if self.tools is None and not _may_have(call, self.arg):
                 return None
             raise self._uncounted(call, f"the call does not name its argument {self.arg!r}")
-        if type(value) is int and 0 <= value < _QUICK:
-            return value
         try:
             return amount_of(value)
         except (TypeError, ValueError) as error:

@@ -77,7 +77,7 @@ class MemoryLimitStore:
             found: list[_Counted] = []
             for limit, scope, amount in wants:
                 window = windows.get((limit.name, scope)) or self._new(limit, scope)
-                if window.limit.window != limit.window:
+                if window.limit is not limit and window.limit.window != limit.window:
                     total = self._among_several(window, limit, now)
                 else:
                     if window.ends and window.ends[0] + limit.window <= now:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from agent_saga.controls.humans.notice import Notice
@@ -32,6 +31,8 @@ _HOSTS: Final = {
 
 def kind_of(url: str) -> str:
     """Return which service an address belongs to: "slack", "teams", "discord" or "json"."""
+    from urllib.parse import urlsplit  # noqa: PLC0415 - slow to load, seldom needed
+
     host = (urlsplit(url).hostname or "").lower()
     for domain, kind in _HOSTS.items():
         if host == domain or host.endswith(f".{domain}"):

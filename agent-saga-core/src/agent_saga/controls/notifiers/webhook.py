@@ -17,12 +17,8 @@ import hmac
 import json
 import re
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
-from http.client import HTTPException, HTTPMessage
-from typing import IO, TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Final
 
 from agent_saga.controls import given
 from agent_saga.controls.notifiers.payloads import KINDS, kind_of, payload
@@ -90,7 +86,6 @@ class WebhookNotifier:
         self._timeout = given.seconds("timeout=", timeout, longest=600)
         self._attempts = attempts
         self._headers = _headers(headers)
-        self._opener = urllib.request.build_opener(_NoRedirect)
 
     def notify(self, notice: Notice) -> None:
         """Send the request; blocks.
@@ -108,23 +103,20 @@ class WebhookNotifier:
 
     def _sent(self, body: bytes, delivery: str, *, last: bool) -> float | None:
         """Send once; None if it was taken, else after how many seconds it is sent again."""
-        request = urllib.request.Request(  # noqa: S310 - the scheme was checked
-            self._url, data=body, headers=self._all_headers(body, delivery), method="POST"
-        )
+        from agent_saga.controls.notifiers.posting import post  # noqa: PLC0415 - slow to load
+
         try:
-            with self._opener.open(request, timeout=self._timeout) as answer:
-                answer.read(1024)
-                return None
-        except urllib.error.HTTPError as refusal:
-            with refusal:
-                again = refusal.code == 429 or refusal.code >= 500
-                if last or not again:
-                    raise self._failed(f"answered {refusal.code}") from None
-                return _retry_after(refusal.headers)
-        except (OSError, HTTPException) as trouble:
+            answer = post(self._url, body, self._all_headers(body, delivery), self._timeout)
+        except OSError as trouble:
             if last:
-                raise self._failed(f"was not reached ({type(trouble).__name__})") from None
+                raise self._failed(f"was not reached ({trouble})") from None
             return 0.0
+        if 200 <= answer.status < 300:
+            return None
+        again = answer.status == 429 or answer.status >= 500
+        if last or not again:
+            raise self._failed(f"answered {answer.status}")
+        return _retry_after(answer.retry_after)
 
     def _all_headers(self, body: bytes, delivery: str) -> dict[str, str]:
         headers = {
@@ -144,27 +136,14 @@ class WebhookNotifier:
         return f"<WebhookNotifier {self._kind} at {self._host}>"
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows no redirection: it becomes an error like any other answer."""
-
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: HTTPMessage,
-        newurl: str,
-    ) -> None:
-        return None
-
-
 def _host(url: object) -> str:
     """Return the host of an address, which may be shown.
 
     Raises:
         ConfigurationError: it is no address of a webhook.
     """
+    from urllib.parse import urlsplit  # noqa: PLC0415 - slow to load, seldom needed
+
     if not isinstance(url, str) or not url.isprintable() or not url.isascii() or " " in url:
         raise ConfigurationError("A webhook's address is a text of plain characters, no blanks.")
     try:
@@ -219,8 +198,8 @@ def _carried(name: str, value: str) -> bool:
     return bool(_HEADER.fullmatch(name) and _VALUE.fullmatch(value))
 
 
-def _retry_after(headers: Any) -> float:
+def _retry_after(text: str) -> float:
     try:
-        return float(headers.get("Retry-After") or 0.0)
+        return float(text or 0.0)
     except ValueError:
         return 0.0

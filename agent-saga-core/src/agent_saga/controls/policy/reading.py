@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -120,6 +119,8 @@ def parsed(content: object, what: str) -> PolicyForm:
 
 
 def _toml(text: str) -> object:
+    import tomllib  # noqa: PLC0415 - slow to load, seldom needed
+
     return tomllib.loads(text)
 
 

@@ -10,7 +10,6 @@ Rules of this part:
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Final
 
@@ -119,6 +118,8 @@ def nearest(scope: str, tools: Iterable[tuple[str, Iterable[str]]]) -> list[str]
         scope: a scope of the right form.
         tools: the known tools, each with its tags.
     """
+    import difflib  # noqa: PLC0415 - slow to load, seldom needed
+
     known: set[str] = set()
     for tool, tags in tools:
         known.add(f"{_TOOL}{tool}")
