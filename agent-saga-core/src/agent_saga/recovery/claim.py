@@ -45,7 +45,7 @@ from agent_saga.state.claims import Claim, claim_key, clear, raise_epoch, rebuil
 from agent_saga.state.document import Doc
 from agent_saga.wal.encoding import masked
 from agent_saga.wal.file import FileWAL
-from agent_saga.wal.takeover import DeadWriter, dead_writer, dead_writers, sync_writer
+from agent_saga.wal.takeover import DeadWriter, dead_owner, dead_writer, dead_writers, sync_writer
 from agent_saga.wal.view import View
 
 Check = Callable[[Found], object]
@@ -272,7 +272,7 @@ def _dead_owner(place: Place, found: Found) -> DeadWriter:
     owner = found.effective.owner
     if not owner:
         raise ClaimRefused(f"Who owns saga {found.id} cannot be told from its records.")
-    dead = dead_writer(place.wal.path, owner, place.wal.port)
+    dead = dead_owner(place.wal.path, owner, place.wal.port)
     if dead is None:
         raise ClaimRefused(
             f"Saga {found.id} is in the hands of a process that lives (writer {owner}).",

@@ -62,7 +62,7 @@ from agent_saga.wal.departed import has_departed
 from agent_saga.wal.directory import WRITERS
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.reader import Damage, scan_writer
-from agent_saga.wal.takeover import dead_writer, has_left
+from agent_saga.wal.takeover import dead_owner, has_left
 
 log = logging.getLogger("agent_saga.recovery")
 
@@ -169,7 +169,7 @@ def _after_a_false_start(
         if any(other.id == saga for other in active.active()):
             raise ClaimRefused(f"The saga {key!r} is open in this process.")
         return _next_epoch(place, saga, held)
-    dead = dead_writer(place.wal.path, held.owner, place.wal.port)
+    dead = dead_owner(place.wal.path, held.owner, place.wal.port)
     if dead is None:
         raise ClaimRefused(
             f"The saga {key!r} is in the hands of a process that lives (writer {held.owner}).",

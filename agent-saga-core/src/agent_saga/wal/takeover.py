@@ -37,6 +37,7 @@ from agent_saga.wal.reader import scan_writer, writers_of
 __all__ = [
     "DeadWriter",
     "LogState",
+    "dead_owner",
     "dead_writer",
     "dead_writers",
     "has_left",
@@ -44,6 +45,10 @@ __all__ = [
     "log_state",
     "sync_writer",
 ]
+
+_LOOKS: Final = 10
+_LOOK_SECONDS: Final = 0.02
+"""How often, and after how long, a lock is tried again that may be held by whoever only looks."""
 
 LogState = tuple[tuple[str, int, int, int, int], ...]
 """What a writer's log looks like from outside: each segment's name, inode, size, last change of its
@@ -112,6 +117,19 @@ def dead_writer(path: str, writer: str, port: OsPort | None = None) -> DeadWrite
         return DeadWriter(port, writer, fd)
     port.close(fd)
     return None
+
+
+def dead_owner(path: str, writer: str, port: OsPort | None = None) -> DeadWriter | None:
+    """Return a writer as `dead_writer` does, for whoever acts on the answer.
+
+    Whoever only looks holds a dead writer's lock for a moment, and must not be taken for it.
+    """
+    for _ in range(_LOOKS):
+        dead = dead_writer(path, writer, port)
+        if dead is not None:
+            return dead
+        time.sleep(_LOOK_SECONDS)
+    return dead_writer(path, writer, port)
 
 
 def dead_writers(
