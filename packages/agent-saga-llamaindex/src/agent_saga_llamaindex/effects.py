@@ -1,0 +1,268 @@
+"""One call of a tool's function as a step of the saga round it.
+
+Rules of this part:
+
+- Below the place where LlamaIndex turns an exception into text: so a step ends as its function did,
+  and not as the model is told.
+- What the model chose is recorded and judged, with the tool's own defaults; the workflow's context
+  is passed on and stands in no record.
+- A call that the gate refuses had no effect and is no failure: the model is told rule and reason.
+- Where a tool failure is to undo the run (`on_tool_failure="rollback"`, or "ask" and a human's no),
+  nothing of the run begins any more, and the run ends with the failure, whoever caught it. So does
+  a run that was halted, or whose program or saga is at fault.
+- Arguments that do not fit were no call: the function did not run.
+- A tool that is cancelled from inside itself has failed. Without that LlamaIndex would wait for its
+  result for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from agent_saga.engine.asking import asked_about_failure
+from agent_saga.engine.boundary import current_scope
+from agent_saga.engine.drive_async import AsyncDriver
+from agent_saga.engine.drive_sync import SyncDriver
+from agent_saga.engine.requests import Protocol
+from agent_saga.engine.scope import Scope
+from agent_saga.engine.wrap import Invocation, SagaTool
+from agent_saga.errors import (
+    ApprovalPending,
+    ConfigurationError,
+    Halted,
+    NoBoundary,
+    NotApplied,
+    Quarantined,
+    RefusedError,
+    SagaClosed,
+    SagaFenced,
+    SagaForked,
+    SagaUnwinding,
+    UndeclaredTool,
+    one_line,
+)
+from agent_saga.plugins.callables import is_async_callable
+from agent_saga.wal.encoding import mac
+from agent_saga_llamaindex.attempts import attempts_of
+from agent_saga_llamaindex.calls import Call, Run, calling, running
+
+KEY: Final = "idempotency_key"
+_FAULTS: Final = (
+    *(ConfigurationError, Halted, NoBoundary, Quarantined, SagaClosed, SagaFenced, SagaForked),
+    *(SagaUnwinding, UndeclaredTool),
+)
+
+
+class ToolCancelled(Exception):
+    """Something in a tool was cancelled, and not the run."""
+
+
+class RefusedCall(Exception):
+    """What the model is told of a call that the gate refused.
+
+    Args:
+        tool: the tool's name; refusal: why it did not run.
+    """
+
+    def __init__(self, tool: str, refusal: RefusedError) -> None:
+        super().__init__(
+            f"{tool} was refused and had no effect (rule {refusal.rule}): {refusal.reason}"
+        )
+
+
+def fitting(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that says so when its arguments do not fit, before it does anything."""
+    signature = inspect.signature(fn)
+
+    def check(args: Any, kwargs: Any) -> None:
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise NotApplied(f"its arguments do not fit: {error}") from error
+
+    if is_async_callable(fn):
+
+        @functools.wraps(fn)
+        async def arun(*args: Any, **kwargs: Any) -> Any:
+            check(args, kwargs)
+            return await fn(*args, **kwargs)
+
+        return arun
+
+    @functools.wraps(fn)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        check(args, kwargs)
+        return fn(*args, **kwargs)
+
+    return run
+
+
+class Effect:
+    """A function behind a tool, as a step.
+
+    Args:
+        tool: the function, declared and wrapped.
+        injected: the name of the parameter that the framework fills; empty without one.
+    """
+
+    __slots__ = ("_injected", "tool")
+
+    def __init__(self, tool: SagaTool[..., Any], injected: str = "") -> None:
+        self.tool = tool
+        self._injected = injected
+
+    def function(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what stands in the original's place, with its signature."""
+        form = self._coroutine() if self.tool.tool.form.is_async else self._plain()
+        replaced = functools.wraps(original)(form)
+        replaced.__dict__["agent_saga_effect"] = self
+        return replaced
+
+    def _plain(self) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            return self.run(args, kwargs)
+
+        return run
+
+    def _coroutine(self) -> Callable[..., Any]:
+        async def run(*args: Any, **kwargs: Any) -> Any:
+            return await self.arun(args, kwargs)
+
+        return run
+
+    def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Make the call on this thread."""
+        scope, state = current_scope.get(), running.get()
+        if scope is None:
+            return self.tool.invoke(None, args, kwargs, form="sync")
+        try:
+            call = self.invocation(scope, state, args, kwargs)
+            with _inside():
+                return call.run()
+        except Exception as error:
+            question = failure_question(error)
+            answer = None
+            if question is not None:
+                answer = SyncDriver(scope.saga.engine).drive(question)
+            told = self._told(state, error, answer)
+            if told is error:
+                raise
+            raise told from error
+
+    async def arun(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Make the call on the event loop."""
+        scope, state = current_scope.get(), running.get()
+        if scope is None:
+            return await self.tool.invoke(None, args, kwargs, form="async")
+        try:
+            call = self.invocation(scope, state, args, kwargs)
+            with _inside():
+                return await call.start()
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                raise
+            failure = error if isinstance(error, Exception) else ToolCancelled("it was cancelled")
+            question = failure_question(failure)
+            answer = None
+            if question is not None:
+                answer = await AsyncDriver(scope.saga.engine).drive(question)
+            told = self._told(state, failure, answer)
+            if told is error:
+                raise
+            raise told from error
+
+    def invocation(
+        self, scope: Scope, state: Run | None, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Invocation:
+        """Return the call for the engine.
+
+        Raises:
+            ConfigurationError: the tool is bound to another kit than the boundary.
+            Exception: what stopped the run.
+        """
+        if state is not None and state.stop is not None:
+            raise state.stop
+        saga, tool = scope.saga, self.tool.tool
+        if None not in (self.tool.kit, saga.kit) and saga.kit is not self.tool.kit:
+            raise ConfigurationError(
+                f"{tool.name} is bound to another kit than the boundary that it is called in.",
+                fix="Wrap the tool with the boundary's kit.",
+            )
+        given = {name: value for name, value in kwargs.items() if name != KEY}
+        named = tool.form.named(args, given)
+        arguments = {k: v for k, v in named.items() if k not in (self._injected, KEY)}
+        if state is None:
+            return Invocation(scope, tool, arguments, args, given, None)
+        key = attempts_of(saga).key(saga, tool, state, mac(saga.salt, arguments))
+        return Invocation(scope, tool, arguments, args, given, key)
+
+    def _told(self, state: Run | None, error: Exception, answer: BaseException | None) -> Exception:
+        """Note in the run what ends it; return what a failed call raises.
+
+        Args:
+            state: the run; None where a boundary of another kind is round the call.
+            error: how it failed.
+            answer: what keeps the run from going on after a failure, if a human was asked.
+        """
+        if state is None or state.stop is error:
+            return error
+        if isinstance(error, _FAULTS):
+            state.stop = state.stop or error
+        elif isinstance(error, ApprovalPending):
+            state.stop = state.stop or _nobody_waits(error)
+        elif isinstance(error, RefusedError):
+            call = calling.get()
+            return RefusedCall(self.tool.tool.name, error) if call and call.id else error
+        elif isinstance(answer, ApprovalPending):
+            state.stop = state.stop or _nobody_waits(answer)
+        elif answer is not None or state.on_tool_failure == "rollback":
+            state.stop = state.stop or error
+        return error
+
+
+def _nobody_waits(pending: ApprovalPending) -> ConfigurationError:
+    error = ConfigurationError(
+        f"The gate asks a human by letting the run wait, and this run cannot: {pending}",
+        fix="Give the gate an approval provider that returns its answer.",
+    )
+    error.__cause__ = pending
+    return error
+
+
+@contextlib.contextmanager
+def _inside() -> Iterator[None]:
+    """Let calls in a function's body be inside its call; they have no id of their own."""
+    call = calling.get()
+    token = calling.set(None if call is None else Call("", call.inside))
+    try:
+        yield
+    finally:
+        calling.reset(token)
+
+
+def _is_cancelled() -> bool:
+    """Say whether somebody cancels the running task, as opposed to something inside it."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def failure_question(error: Exception) -> Protocol[BaseException | None] | None:
+    """Return the question whether a run goes on after a tool's failure; None if none is asked."""
+    step, run = getattr(error, "agent_saga_step", None), running.get()
+    if run is None or run.on_tool_failure != "ask" or step is None:
+        return None
+    if isinstance(error, (ApprovalPending, ConfigurationError, RefusedError)):
+        return None
+    return asked_about_failure(step, f"{step.tool.name} failed: {one_line(error)}")
+
+
+def effects_of(tool: Any) -> list[Effect]:
+    """Return the wrapped functions of a tool; none if it is not wrapped."""
+    found = [getattr(tool, name, None) for name in ("fn", "async_fn")]
+    effects = [getattr(function, "agent_saga_effect", None) for function in found]
+    return [effect for effect in effects if effect is not None]
