@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -32,10 +35,11 @@ class Shop:
         def cancel(effect, *, idempotency_key):
             world.undo(effect, key=idempotency_key)
 
-        @function_tool
-        def book(item: str) -> dict:
+        def do(item: str) -> dict:
             """Book an item."""
             return world.do(item)
+
+        book = function_tool(do, name_override="book")
 
         @function_tool
         async def fails(item: str) -> str:
@@ -44,8 +48,20 @@ class Shop:
 
         self.cancel = cancel
         self.undo = cancel.using(effect="$.id")
+        self.do = do
         self.book, self.fails = book, fails
         self.declared = {"book": compensable(self.undo), "fails": read_only()}
+
+
+@pytest.fixture(autouse=True)
+def no_loop_is_left():
+    """Close the loop that a run without one leaves on its thread, as the SDK's own does."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        with contextlib.suppress(RuntimeError):
+            asyncio.get_event_loop_policy().get_event_loop().close()
+            asyncio.set_event_loop(None)
 
 
 @pytest.fixture

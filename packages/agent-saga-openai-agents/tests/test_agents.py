@@ -125,6 +125,19 @@ class TestFailures:
         assert not shop.report.clean
         assert [line.tool for line in shop.report.unsettled] == ["book"]
 
+    def test_an_agent_does_not_repeat_what_the_program_does_not_know_the_end_of(self, shop):
+        own = shop.kit.safe_tool(shop.do, "COMPENSABLE", name="book", compensate=shop.undo)
+        shop.world.lose_answers(1)
+        with pytest.raises(SagaAborted), shop.kit.transaction():
+            with pytest.raises(ConnectionError):
+                own(item="seat")
+            saga_run_sync(
+                saga_agent(agent_of(shop, [book("seat"), "done"]), shop.kit, tools=shop.declared),
+                "go on",
+            )
+            raise RuntimeError("the program fails")
+        assert shop.world.attempts() == 1
+
     def test_a_timeout_is_an_unknown_outcome(self, shop):
         began = []
 
@@ -282,7 +295,7 @@ class TestRuns:
         run(shop, agent, run_config=RunConfig(call_model_input_filter=filtered))
         assert seen == ["A", "A"]
 
-    def test_a_run_without_a_loop_can_be_made_twice_and_not_inside_one(self, shop):
+    def test_a_run_without_a_loop_can_be_made_twice(self, shop):
         bounded = saga_agent(
             agent_of(shop, [book("seat"), "done", book("room"), "done"]),
             shop.kit,
@@ -292,6 +305,9 @@ class TestRuns:
             assert saga_run_sync(bounded, "go on").final_output == "done"
         assert last_report().outcome == "COMMITTED"
         shop.world.assert_applied_once("seat", "room")
+
+    def test_a_run_without_a_loop_is_refused_inside_one(self, shop):
+        bounded = saga_agent(agent_of(shop, ["done"]), shop.kit, tools=shop.declared)
 
         async def inside():
             saga_run_sync(bounded, "go on")

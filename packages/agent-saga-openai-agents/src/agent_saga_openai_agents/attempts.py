@@ -3,7 +3,8 @@
 Rules of this part, in this order:
 
 1. The same key is the same step.
-2. A call that equals one without a known outcome is that one: a blind retry, by whomever.
+2. A call that equals one without a known outcome is that one: a blind retry, by whomever, also of
+   what the program called itself.
 3. In a saga that is gone on with: an equal call that was recorded and stands, and whose answer the
    run's history does not hold, is that one, in order, whatever its id: the answer was lost, and
    the model was asked anew. What was undone meanwhile is none of these.
@@ -46,8 +47,10 @@ class Attempts:
         recorded = [s for s in saga.keyed.values() if s.state in _STANDS and not s.tool.reversible]
         self._left = {s.id for s in recorded if s.id not in kept and not _is_known(s, known)}
 
-    def key(self, saga: Saga, tool: Tool, call: calls.Call, run: calls.Run, mac: bytes) -> str:
-        """Return the key of a call.
+    def key(
+        self, saga: Saga, tool: Tool, call: calls.Call, run: calls.Run, mac: bytes
+    ) -> str | None:
+        """Return the key of a call; None for a step without one that it is.
 
         Args:
             saga: whose step it is.
@@ -59,6 +62,8 @@ class Attempts:
         key = calls.key_of(call, run, mac)
         with self._lock:
             step = saga.keyed.get(identity.given_key(("",), tool.name, key))
+            if step is None and any(_equal(one, tool, mac) for one in _unnamed(saga)):
+                return None
             if step is None:
                 step = self._earlier(saga, tool, mac)
             if step is None:
@@ -67,7 +72,7 @@ class Attempts:
             return step.key[-1]
 
     def _earlier(self, saga: Saga, tool: Tool, mac: bytes) -> Step | None:
-        equal = [s for s in tuple(saga.keyed.values()) if s.tool.name == tool.name and s.mac == mac]
+        equal = [step for step in tuple(saga.keyed.values()) if _equal(step, tool, mac)]
         unsettled = [s for s in equal if _unsettled(s)]
         lost = [s for s in equal if s.id in self._left]
         return next(iter([*unsettled, *lost]), None)
@@ -108,6 +113,16 @@ def standing(saga: Saga) -> list[str]:
 def _is_known(step: Step, known: Container[str]) -> bool:
     mark = calls.read(step.key[-1])
     return mark is None or mark.outermost in known
+
+
+def _equal(step: Step, tool: Tool, mac: bytes) -> bool:
+    return step.tool.name == tool.name and step.mac == mac
+
+
+def _unnamed(saga: Saga) -> list[Step]:
+    """Return what the program itself called, and does not know the end of."""
+    left = tuple(saga.unsettled.values())
+    return [step for step in left if not step.keyed and _unsettled(step)]
 
 
 def _unsettled(step: Step) -> bool:
