@@ -54,7 +54,8 @@ def page() -> Iterator[str]:
         "Every framework's package passes the same cases, with a real framework and a scripted "
         "model, at the oldest and at the latest version that it is tested with. Effects are "
         "counted in a world outside the process; nothing that a framework reports is believed. "
-        "Where the framework makes a case impossible, a note says what holds instead."
+        "Where the framework makes a case impossible, or its package has no such runs, a note says "
+        "what holds instead."
     )
     yield "\n".join(_versions(package) for package in packages)
     notes: list[str] = []
