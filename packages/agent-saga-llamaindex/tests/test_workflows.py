@@ -7,7 +7,15 @@ import contextlib
 
 import pytest
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
-from llama_index.core.workflow import Context, StartEvent, StopEvent, Workflow, step
+from llama_index.core.workflow import (
+    Context,
+    Event,
+    HumanResponseEvent,
+    StartEvent,
+    StopEvent,
+    Workflow,
+    step,
+)
 from scripted import Scripted, call
 from workflows.retry_policy import retry_policy, stop_after_attempt, wait_fixed
 
@@ -110,6 +118,46 @@ class TestAStepThatIsRunAgain:
 
         assert run(Twice(), Order(item="seat"), kit=shop.kit) == "done"
         assert shop.world.applications() == 2
+
+
+class Asked(Event):
+    pass
+
+
+class Waits(Workflow):
+    """Books in a step, which then waits for an event of another step."""
+
+    def __init__(self, book):
+        super().__init__(timeout=None)
+        self.book = book
+
+    @step
+    async def act(self, ctx: Context, ev: Order) -> Asked | StopEvent:
+        self.book(ev.item)
+        if not await ctx.store.get("asked", default=False):
+            await ctx.store.set("asked", True)
+            ctx.send_event(Asked())
+        told = await ctx.wait_for_event(HumanResponseEvent)
+        return StopEvent(result=told.response)
+
+    @step
+    async def answer(self, ctx: Context, ev: Asked) -> None:
+        ctx.send_event(HumanResponseEvent(response="yes"))
+
+
+class TestAStepThatWaitsForAnEvent:
+    def test_repeats_its_effect_in_the_bare_framework(self, shop):
+        async def case():
+            return await Waits(shop.do).run(start_event=Order(item="seat"))
+
+        assert asyncio.run(case()) == "yes"
+        assert shop.world.applications() == 2
+
+    def test_repeats_no_effect_in_a_saga(self, shop):
+        tool = saga_tool(shop.do, compensate=shop.undo, kit=shop.kit)
+        work = Waits(lambda item: tool.call(item=item))
+        assert run(work, Order(item="seat"), kit=shop.kit) == "yes"
+        shop.world.assert_applied_once("seat")
 
 
 class TestAWorkflow:
