@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
+
+# What lies beside the tests: each framework's package has modules of these names.
+sys.path.insert(0, str(Path(__file__).parent))
+
 import quiet  # noqa: F401 - before the framework
 from crewai import Agent, Crew, Task
 from crewai.tools import tool
