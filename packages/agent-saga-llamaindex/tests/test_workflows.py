@@ -159,6 +159,30 @@ class TestAStepThatWaitsForAnEvent:
         assert run(work, Order(item="seat"), kit=shop.kit) == "yes"
         shop.world.assert_applied_once("seat")
 
+    @pytest.mark.parametrize(
+        ("first", "policy"), [(False, "continue"), (True, "continue"), (True, "rollback")]
+    )
+    def test_in_a_tool_is_no_failure_and_has_one_effect(self, shop, first, policy):
+        async def book(ctx: Context, item: str) -> dict:
+            """Book an item."""
+            done = {} if first else shop.world.do(item)
+            ctx.send_event(HumanResponseEvent(response="yes"))
+            await ctx.wait_for_event(HumanResponseEvent)
+            return shop.world.do(item) if first else done
+
+        book.__annotations__["ctx"] = Context
+        tool = saga_tool(book, compensate=shop.undo, kit=shop.kit, asks_first=first)
+        agent = shop.agent([call("book", "c1", item="seat")], "done", tools=[tool])
+        agent = saga_agent(agent, shop.kit, on_tool_failure=policy)
+
+        async def case():
+            return await saga_run(agent, "go on"), last_report()
+
+        result, report = asyncio.run(case())
+        shop.world.assert_applied_once("seat")
+        assert report.clean is first
+        assert ("without a known outcome" in str(result.tool_calls[0].tool_output)) is not first
+
 
 class TestAWorkflow:
     def test_with_free_steps_and_synchronous_steps_is_a_boundary(self, shop):

@@ -11,6 +11,8 @@ Rules of this part:
   nothing of the run begins any more, and the run ends with the failure, whoever caught it. So does
   a run that was halted, or whose program or saga is at fault.
 - Arguments that do not fit were no call: the function did not run.
+- A tool that waits for an event has not failed; it runs again from its first line. What it did
+  before has an unknown outcome, and it is not run again, unless it is declared to ask first.
 - A tool that is cancelled from inside itself has failed. Without that LlamaIndex would wait for its
   result for ever.
 """
@@ -48,6 +50,7 @@ from agent_saga.errors import (
 )
 from agent_saga.plugins.callables import is_async_callable
 from agent_saga.wal.encoding import mac
+from agent_saga_llamaindex import seams
 from agent_saga_llamaindex.attempts import attempts_of
 from agent_saga_llamaindex.calls import Call, Run, calling, running
 
@@ -209,7 +212,7 @@ class Effect:
             error: how it failed.
             answer: what keeps the run from going on after a failure, if a human was asked.
         """
-        if state is None or state.stop is error:
+        if state is None or state.stop is error or isinstance(error, seams.WaitingForEvent):
             return error
         if isinstance(error, _FAULTS):
             state.stop = state.stop or error
@@ -256,7 +259,8 @@ def failure_question(error: Exception) -> Protocol[BaseException | None] | None:
     step, run = getattr(error, "agent_saga_step", None), running.get()
     if run is None or run.on_tool_failure != "ask" or step is None:
         return None
-    if isinstance(error, (ApprovalPending, ConfigurationError, RefusedError)):
+    quiet = (ApprovalPending, ConfigurationError, RefusedError, seams.WaitingForEvent)
+    if isinstance(error, quiet):
         return None
     return asked_about_failure(step, f"{step.tool.name} failed: {one_line(error)}")
 

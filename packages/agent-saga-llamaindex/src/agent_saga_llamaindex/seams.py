@@ -14,10 +14,14 @@ from collections.abc import Callable
 from typing import Any
 
 from llama_index.core.tools import FunctionTool
+from workflows.runtime.types.results import WaitingForEvent as Waits
 
 _MAKES_ASYNC = "sync_to_async."
 _STEP = "_step_config"
 _FREE_STEPS = "_step_functions"
+WaitingForEvent: type[Exception] = Waits
+"""What leaves a step that waits for an event; the step is run again when the event is there."""
+
 HANDOFF = "handoff"
 """The tool that an `AgentWorkflow` adds itself; no other tool may have this name."""
 

@@ -123,7 +123,8 @@ def wrap_tool(
         compensate: a template, a dict of `handler` and `kwargs`, or a factory on the raw result.
         kit: the kit that the tool belongs to.
         name: how log, rules and reports name it; the tool's own name when not given.
-        options: further options of `agent_saga.engine.tool.declare`.
+        options: `asks_first=True` where the function waits for events only before its effect, and
+            further options of `agent_saga.engine.tool.declare`.
 
     Raises:
         UndeclaredSemantics: nothing says what the tool does to the world.
@@ -215,9 +216,11 @@ def declared(
 ) -> SagaTool[..., Any]:
     """Return a function as a tool of the engine; a read that failed has changed nothing."""
     given = dict(options)
+    harmless = given.get("not_applied_on") or ()
+    several = harmless if isinstance(harmless, tuple) else (harmless,)
+    if given.pop("asks_first", False):
+        given["not_applied_on"] = several = (*several, seams.WaitingForEvent)
     if is_a_read(given):
-        harmless = given.get("not_applied_on") or ()
-        several = harmless if isinstance(harmless, tuple) else (harmless,)
         given["not_applied_on"] = (*several, Exception)
         given.setdefault("idempotent", True)
     function = fitting(fn)
