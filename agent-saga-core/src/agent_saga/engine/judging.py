@@ -351,6 +351,5 @@ def _refused(step: Step, cut: BaseException) -> Protocol[BaseException]:
     except WALError:
         log.warning("a refusal of %s could not be recorded", step.tool.name)
         return cut
-    if step.call is not None and step.call.held:
-        yield HandedOver(seq, sync=False)
+    yield HandedOver(seq, sync=False)
     return cut

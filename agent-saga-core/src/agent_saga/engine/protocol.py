@@ -167,7 +167,7 @@ def _announced(step: Step) -> Protocol[BaseException | None]:
         cut = fence_cut(step, seq) or changed(step)
     if cut is None:
         return None
-    return _not_started(step, cut, again=again)
+    return (yield from _not_started(step, cut, again=again))
 
 
 def _reopened(step: Step) -> BaseException | None:
@@ -193,14 +193,17 @@ def fence_cut(step: Step, announced: int | None = None) -> BaseException | None:
     return None
 
 
-def _not_started(step: Step, cut: BaseException, *, again: bool) -> BaseException:
+def _not_started(step: Step, cut: BaseException, *, again: bool) -> Protocol[BaseException]:
     try:
         if again:
-            journal.unknown(step, "not repeated")
+            seq = journal.unknown(step, "not repeated")
         else:
-            journal.not_applied(step, "engine", _why_not(cut), final=True)
+            seq = journal.not_applied(step, "engine", _why_not(cut), final=True)
     except WALError:
         log.warning("that %s was not started could not be recorded", step.tool.name)
+        return cut
+    # Else a process that is killed leaves an announcement that may have taken effect.
+    yield HandedOver(seq, sync=False)
     return cut
 
 

@@ -5,8 +5,9 @@ Rules of this part:
 - A saga whose owner lives is never touched; the kernel's lock says so, not a clock.
 - What a dead process left running or half undone is undone by the engine's own unwinding, inverses
   by name. A saga that was committed with unknown endings is only asked about, never undone.
-- A saga whose records cannot be trusted is a human's case. So is one whose inverse is not
-  installed here, failed for good, or may have succeeded.
+- A saga whose records cannot be trusted is a human's case. So is one whose inverse failed for good
+  or may have succeeded, and one whose inverse is not installed here, unless the pass leaves such
+  sagas to another one.
 - An error in one saga is reported with that saga and stops no other. A saga that cannot be made
   from its records is marked STUCK, so that the queue shows it and nobody tries it for ever.
 - A committed saga is asked about only where a prober could answer.
