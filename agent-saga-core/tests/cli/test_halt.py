@@ -225,3 +225,18 @@ def test_status_tells_what_is_halted_and_that_it_cannot_be_read(cli, log):
     told = cli("status", "--json").document["sections"]["halts"]
     assert told["attention"]
     assert "may be lost" in told["error"]
+
+
+def test_a_halt_after_the_store_was_lost_says_that_everything_is_halted_now(cli, log):
+    log.begin()
+    log.charged()
+    log.add("SAGA_COMMITTED", {})
+    log.sync()
+    cli("halt", "--scope", "tool:charge", "--reason", "r", "--by", "ann")
+    for name in ("state.sqlite", "state.sqlite-wal", "state.sqlite-shm"):
+        (log.path / name).unlink(missing_ok=True)
+    done = cli("halt", "--scope", "tool:charge", "--reason", "again", "--by", "ann")
+    assert "everything is halted" in done.err
+    assert "resume --scope '*'" in done.err
+    told = cli("halt", "--scope", "tool:charge", "--reason", "x", "--by", "ann", "--json").document
+    assert [one["scope"] for one in told["lost"]] == ["*"]

@@ -20,6 +20,7 @@ from agent_saga.cli.switches import (
     switch_of,
 )
 from agent_saga.controls.switch import scopes
+from agent_saga.controls.switch.document import LOST
 from agent_saga.wal.file import FileWAL
 
 if TYPE_CHECKING:
@@ -65,11 +66,13 @@ def command(
     reach = reached(path, live_writers(path) - (own - before))
     near = _nearest(path, scope)
     entry = done.entries[0]
+    lost = [one for one in done.switches.halts if one.reason == LOST]
     if as_json:
         say_json(
             {
                 "log": str(path),
                 "halt": entry_document(entry),
+                "lost": [entry_document(one) for one in lost],
                 "reached": [{"writer": w, "pid": pid} for w, pid in reach.writers.items()],
                 "in_flight": [step._asdict() for step in reach.in_flight],
                 "known": near is None,
@@ -80,6 +83,8 @@ def command(
         say(f"Log: {printable(path)}", entry_line(entry), *reach_lines(reach))
         say(f"Lift it with: {lift_command(entry, path)}")
     _warn(scope, reach, near)
+    for one in lost:
+        note(f"Warning: everything is halted: {LOST}: {lift_command(one, path)}")
     return Exit.CLEAN if reach.writers and not near else Exit.NOT_CLEAN
 
 
