@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Annotated
 
 import pytest
 from langchain.agents import create_agent
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import InjectedToolCallId, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, Send, interrupt
 from scripted import Scripted, call
 
 from agent_saga import ConfigurationError, MemoryWAL, SagaAborted
-from agent_saga.errors import OutcomeUnknown, SagaClosed
+from agent_saga.errors import OutcomeUnknown, ResultNotRecorded, SagaClosed
 from agent_saga_langgraph import (
     SagaToolNode,
     compensable,
     last_report,
     plans,
+    read_only,
     safe_tool,
     saga_agent,
     saga_run_sync,
     saga_stream_sync,
 )
+from agent_saga_langgraph.streams import tells_of_interrupt
 from agent_saga_testing.integration.driver import QUICK
 
 PROMPT = {"messages": [("user", "go on")]}
@@ -90,6 +95,68 @@ def test_an_async_stream_that_is_left_at_its_interrupt_is_suspended(shop):
 
     asyncio.run(case())
     shop.world.assert_applied_once("seat")
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"version": "v2"},
+        {"version": "v2", "stream_mode": "values"},
+        {"stream_mode": "tasks"},
+        {"stream_mode": "debug"},
+        {"stream_mode": ["custom", "tasks"]},
+        {"stream_mode": "values"},
+        {"stream_mode": "updates", "subgraphs": True},
+    ],
+    ids=str,
+)
+def test_a_stream_in_any_form_that_is_left_at_its_interrupt_is_suspended(shop, how):
+    run = agent(shop, [WAITS, "done"])
+    items = run.stream(PROMPT, on("1"), **how)
+    for item in items:
+        if "Interrupt(" in str(item) or "'interrupts': [{" in str(item):
+            break
+    items.close()
+    assert last_report().outcome == "SUSPENDED"
+    assert run.invoke(YES, on("1"))["messages"][-1].text == "done"
+    shop.world.assert_applied_once("seat")
+
+
+@pytest.mark.parametrize(
+    "item", [{"interrupts": ["mine"]}, ("values", {"interrupts": ["mine"]}), {"type": "x"}, "text"]
+)
+def test_a_user_s_own_words_tell_of_no_interrupt(item):
+    assert not tells_of_interrupt(item)
+
+
+def test_a_result_that_cannot_be_given_again_ends_the_run_past_a_node_that_tells_errors(shop):
+    """As text, a model would answer it with the same call: another step, and another effect."""
+
+    def books(item: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Command:
+        """Book an item."""
+        shop.world.do(item)
+        return Command(update={"messages": [ToolMessage("booked", tool_call_id=tool_call_id)]})
+
+    builder = StateGraph(MessagesState)
+    both = [call("books", "c1", item="seat"), call("ask", "c2", question="sure?")]
+    model = Scripted(script=[both, [call("books", "c3", item="seat")], "done"])
+    builder.add_node("model", lambda state: {"messages": [model.invoke(state["messages"])]})
+    declared = {"books": compensable(shop.cancel.using(effect="$args.item")), "ask": read_only()}
+    tools = [StructuredTool.from_function(books), shop.ask]
+    node = SagaToolNode(tools, kit=shop.kit, declared=declared, handle_tool_errors=True)
+    builder.add_node("tools", node)
+    builder.add_edge(START, "model")
+    builder.add_conditional_edges(
+        "model", lambda s: "tools" if s["messages"][-1].tool_calls else "__end__"
+    )
+    builder.add_edge("tools", "model")
+    graph = builder.compile(checkpointer=InMemorySaver())
+    waits = saga_run_sync(graph, PROMPT, on("1"), kit=shop.kit)
+    assert "__interrupt__" in waits, waits
+    with pytest.raises(SagaAborted) as failed:
+        saga_run_sync(graph, YES, on("1"), kit=shop.kit)
+    assert isinstance(failed.value.cause, ResultNotRecorded)
+    assert shop.world.attempts() == 1
 
 
 def test_a_breakpoint_suspends_though_the_result_does_not_say_so(shop):

@@ -42,6 +42,8 @@ from agent_saga.errors import (
     Halted,
     Quarantined,
     RefusedError,
+    ReplayConflict,
+    ResultNotRecorded,
     one_line,
 )
 from agent_saga.wal.encoding import mac
@@ -52,6 +54,8 @@ from agent_saga_langgraph.telling import step_ended
 if TYPE_CHECKING:
     from agent_saga.engine.step import Step
 
+_ENDS: Final = (Halted, Quarantined, ReplayConflict, ResultNotRecorded)
+"""What no model can put right: as text it would be answered with the same call, as another step."""
 KEY: Final = "idempotency_key"
 log = logging.getLogger("agent_saga.langgraph")
 
@@ -210,7 +214,7 @@ class Effect:
             return interrupting(error)
         if isinstance(error, GraphInterrupt):
             self._say_interrupted()
-        if isinstance(error, (Halted, Quarantined)) and _policy.get():
+        if isinstance(error, _ENDS) and _policy.get():
             return ToolFailed(error)
         if isinstance(error, (GraphBubbleUp, RefusedError)) or _policy.get() != "rollback":
             return error

@@ -139,9 +139,19 @@ class _Seat:
 
 
 def tells_of_interrupt(item: Any) -> bool:
-    """Say whether a streamed item, in any mode, tells of an interrupt."""
+    """Say whether a streamed item, in any mode and form, tells of an interrupt."""
     parts = item if isinstance(item, tuple) else (item,)
-    return any(isinstance(part, Mapping) and "__interrupt__" in part for part in parts)
+    return any(isinstance(part, Mapping) and _interrupted(part) for part in parts)
+
+
+def _interrupted(part: Mapping[str, Any]) -> bool:
+    """Look into an item, and into what newer forms and the modes for debugging wrap it in."""
+    if "__interrupt__" in part:
+        return True
+    if part.get("interrupts") and ("type" in part or {"id", "name"} <= part.keys()):
+        return True
+    inner = [part.get(key) for key in ("data", "payload") if "type" in part]
+    return any(isinstance(one, Mapping) and _interrupted(one) for one in inner)
 
 
 def saga_stream_sync(

@@ -38,7 +38,7 @@ from agent_saga_langgraph.threads import Thread
 
 __all__ = ["rollback_to", "rollback_to_sync"]
 
-_TO_DO = "rollback_to(graph, config) undoes them; on_branch='keep' lets them stand."
+_TO_DO = "rollback_to(graph, config, kit=kit) undoes them; on_branch='keep' lets them stand."
 _GOES_ON = frozenset({SagaState.RUNNING, SagaState.SUSPENDED, SagaState.RELEASED})
 
 
