@@ -43,9 +43,9 @@ def _steps(w: Work) -> list[Figure]:
     """Return how long the way of a whole step is, through the full gate, on its caller's thread."""
     with w.kit.transaction():
         return [
-            *_way("REVERSIBLE step, sync", lambda: w.look_sync(**ARGUMENTS), 74, 6),
+            *_way("REVERSIBLE step, sync", lambda: w.look_sync(**ARGUMENTS), 76, 6),
             # Its locks are no counter: the flusher, which it waits for, takes some of them or not.
-            _way("COMPENSABLE step, sync", lambda: w.charge_sync(**ARGUMENTS), 127, 0)[0],
+            _way("COMPENSABLE step, sync", lambda: w.charge_sync(**ARGUMENTS), 129, 0)[0],
         ]
 
 

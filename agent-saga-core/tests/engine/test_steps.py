@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from agent_saga import (
+    AgentKit,
     CommittedUnsettled,
     Compensation,
     ConfigurationError,
     NotApplied,
     OutcomeUnknown,
+    PreFlightGate,
     RetryPolicy,
+    Rule,
     SagaAborted,
 )
 
@@ -595,6 +598,52 @@ def test_a_window_that_closes_during_a_pause_ends_the_attempts(mode, kit, world,
 
     mode.attempt(kit, body)
     assert 1 <= len(world.charges) < 4
+
+
+def test_a_window_that_closes_while_a_repetition_is_judged_ends_it(mode, wal, fast, world, clock):
+    def lost(amount):
+        world.charge(amount)
+        raise RuntimeError("the answer was lost")
+
+    def judged_for_long(call):
+        clock.advance(6)
+        return False
+
+    gate = PreFlightGate(rules=[Rule("slow", judged_for_long, "refuse", "never")])
+    kit = AgentKit("slow", wal=wal, settings=fast, gate=gate)
+    kit.runtime.engine().clock = clock
+    tool = kit.safe_tool(mode.fn(lost), "COMPENSABLE", idempotent=True, window=10)
+
+    async def body(saga):
+        with pytest.raises(RuntimeError):
+            await mode.call(tool, 5)
+        clock.advance(5)
+        with pytest.raises(OutcomeUnknown):
+            await mode.call(tool, 5)
+
+    mode.attempt(kit, body)
+    assert world.amounts == [5]
+
+
+@pytest.mark.parametrize("second", [RuntimeError, NotApplied])
+def test_a_window_that_closes_between_two_attempts_of_an_inverse_ends_them(
+    mode, kit, world, clock, second
+):
+    tool = kit.safe_tool(mode.fn(world.charge), "COMPENSABLE", name="pay")
+
+    @tool.undo(idempotent=True, window=10)
+    def refund(result, idempotency_key):
+        world.refund(result["id"], idempotency_key)
+        clock.advance(6)
+        raise RuntimeError("lost") if len(world.refunds) == 1 else second("lost")
+
+    async def body(saga):
+        await mode.call(tool, 5)
+        raise Boom
+
+    error = mode.attempt(kit, body)
+    assert len(world.refunds) == 2
+    assert not error.report.clean
 
 
 def test_a_durable_step_is_durable_before_its_caller_sees_the_result(mode, tmp_path, fast, world):

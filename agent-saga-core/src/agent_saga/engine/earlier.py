@@ -117,13 +117,19 @@ def _unknown(step: Step, fix: str = _PROBED) -> OutcomeUnknown:
     )
 
 
+def window_closed(step: Step) -> OutcomeUnknown | None:
+    """Return what forbids a repetition whose provider no longer knows the key; asked last."""
+    return None if repeats_safely(step) else _unknown(step)
+
+
 def repeats_safely(step: Step) -> bool:
     """Say whether the call may be repeated with the same key although its ending is unknown.
 
-    The provider's window counts from the first use of the key.
+    The provider's window counts from the first use of the key. A call that went another way may
+    have taken effect there, where this key is unknown.
     """
     tool = step.tool
-    if not tool.idempotent or step.running:
+    if not tool.idempotent or step.running or step.fell_back:
         return False
     if tool.window is None or step.first_at is None:
         return True

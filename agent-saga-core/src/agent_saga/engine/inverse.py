@@ -164,6 +164,8 @@ def run_inverse(step: Step, inverse: Compensation) -> Protocol[tuple[Undone, Bas
             cut = yield Sleep(timing.undo_delay * 2 ** (number - 1))
             if cut is not None:
                 return Undone.CUT, cut
+            if attempt.unsure and not attempt.repeats_safely():
+                break  # the window closed meanwhile
     return _given_up(step, attempt), attempt.error
 
 
@@ -212,7 +214,7 @@ def _after_failure(  # noqa: PLR0911 - each way an attempt can end is one line
     log.warning("the inverse of %s failed: %r", step.tool.name, error)
     if not ending.started or isinstance(error, NotApplied) or _refused_arguments(attempt, error):
         return _known_not_applied(step, attempt, error)
-    returned = answered(error, (), running=ending.running)
+    returned = answered(error, step.tool.no_answer_on, running=ending.running)
     seen = yield from _observed(step, attempt)
     if seen.reversed_ is True:
         journal.step_event(

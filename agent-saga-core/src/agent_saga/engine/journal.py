@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from agent_saga.domain import identity
 from agent_saga.domain.compensation import Compensation
 from agent_saga.domain.lifecycle import SagaState, StepState, saga_after, scope_after, step_after
 from agent_saga.domain.records import Ev
@@ -237,9 +238,12 @@ def _while_open(step: Step, event: str, payload: Fragment) -> int:
         return step_record(step, event, payload)
 
 
-def attempt(step: Step, number: int, ending: str, error: BaseException | None) -> int:
-    """Record that an attempt ended and another one follows within the step."""
-    payload, _ = masked({"number": number, "ending": ending, "error": error_text(error)})
+def attempt(
+    step: Step, number: int, ending: str, error: BaseException | None, via: str = identity.FORWARD
+) -> int:
+    """Record that an attempt ended and another one follows within the step, perhaps another way."""
+    told = {"number": number, "ending": ending, "error": error_text(error)}
+    payload, _ = masked(told if via == identity.FORWARD else {**told, "via": via})
     return step_record(step, Ev.STEP_ATTEMPT, payload)
 
 

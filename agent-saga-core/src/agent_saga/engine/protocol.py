@@ -26,7 +26,7 @@ from agent_saga.domain import identity
 from agent_saga.domain.lifecycle import StepState
 from agent_saga.engine import journal, late
 from agent_saga.engine.derive import called
-from agent_saga.engine.earlier import earlier, read, repeats_safely
+from agent_saga.engine.earlier import earlier, read, repeats_safely, window_closed
 from agent_saga.engine.endings import Kind, answered, evidence, kind_of, may_fall_back, may_retry
 from agent_saga.engine.judging import (
     carried_out,
@@ -108,7 +108,7 @@ def _made_ready(
 ) -> Protocol[BaseException | None]:
     """Do what a verdict and a tool ask for before the call; return what forbids it."""
     cut = None if verdict is None else (yield from decided(step, verdict))
-    if cut is None and step.tool.prepare is not None:
+    if cut is None and step.tool.prepare is not None and step.state is not StepState.UNKNOWN:
         cut = yield from _prepared(step, step.tool.prepare)
     if cut is None and not step.tool.reversible:
         try:
@@ -153,7 +153,7 @@ def _announced(step: Step) -> Protocol[BaseException | None]:
     step.order = None
     step.intent_order = saga.order()
     provisional = tool.provisional
-    if provisional is not None:
+    if provisional is not None and not (again and step.provisional is not None):
         step.provisional = provisional.derive(step.sources(keyed=provisional.asks_key))
     if again:
         seq = journal.attempt(step, 0, "repeated with the same idempotency key", step.error)
@@ -165,6 +165,8 @@ def _announced(step: Step) -> Protocol[BaseException | None]:
     if cut is None:
         # Last, since looking at the switch may take a while: nothing waits between it and the call.
         cut = fence_cut(step, seq) or changed(step)
+    if cut is None and again:
+        cut = window_closed(step)
     if cut is None:
         return None
     return (yield from _not_started(step, cut, again=again))
@@ -251,6 +253,7 @@ def _failed(step: Step, call: Call, ending: Ending, *, harmless: bool) -> Protoc
             return (yield from _succeeded(step, ending.value))
         kind = kind_of(step, tool.form, ending, call.args, call.kwargs)
         yield from carried_out(step, told(step, kind.value, error))
+        step.alone = harmless
         harmless = harmless and kind is Kind.NOT_APPLIED
         _note(step, ending)
         if policy is None or number > policy.max_retries or ending.running:
@@ -266,6 +269,7 @@ def _failed(step: Step, call: Call, ending: Ending, *, harmless: bool) -> Protoc
         call = _call(step, tool.form, identity.FORWARD)
         ending = yield call
     if tool.fallback is not None and may_fall_back(error, harmless=harmless):
+        step.alone = harmless
         return (yield from _fallback(step, tool.fallback, error))
     return (yield from _ended(step, error, Kind.NOT_APPLIED if harmless else Kind.UNKNOWN))
 
@@ -298,11 +302,24 @@ def _between(
     return cut or changed(step)
 
 
+def _told_of_fallback(step: Step, error: BaseException) -> Protocol[BaseException | None]:
+    """Announce that the call goes another way: its effect is found under another key."""
+    if step.tool.reversible:
+        return None
+    try:
+        seq = journal.attempt(step, 0, "not applied", error, via=identity.FALLBACK)
+    except WALError as trouble:
+        return trouble
+    cut: BaseException | None = yield Durable(seq)
+    return cut
+
+
 def _fallback(step: Step, form: Form, error: BaseException) -> Protocol[Outcome]:
-    cut = fence_cut(step) or (yield from rechecked(step)) or changed(step)
+    cut = (yield from _told_of_fallback(step, error)) or fence_cut(step)
+    cut = cut or (yield from rechecked(step)) or changed(step)
     if cut is not None:
         return (yield from _ended(step, cut, Kind.NOT_APPLIED))
-    step.via = identity.FALLBACK
+    step.via, step.fell_back = identity.FALLBACK, True
     call = _call(step, form, identity.FALLBACK)
     ending = yield call
     kind = kind_of(step, form, ending, call.args, call.kwargs)

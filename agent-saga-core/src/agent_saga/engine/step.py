@@ -67,6 +67,8 @@ class Step(Struct, eq=False):
         spent: the provider has used its idempotency key up; via: forward, fallback or prober.
         parked, late: its protocol ended while its call was running; the ending that came before
             that.
+        alone: no earlier attempt may have had an effect.
+        fell_back: it went another way, under another key; whoever asks about it uses that one.
         replayable: its result can be given again.
     """
 
@@ -100,6 +102,8 @@ class Step(Struct, eq=False):
     running: bool = False
     parked: bool = False
     late: tuple[Form, Ending] | None = None
+    alone: bool = True
+    fell_back: bool = False
     approved_by: str = ""
     approved_rules: frozenset[str] = frozenset()
     call: CallView | None = None
@@ -144,7 +148,8 @@ class Step(Struct, eq=False):
         self.shown = True
         sources = {"result": self.result, "args": self.arguments, "prepared": self.prepared}
         if keyed:
-            sources["idempotency_key"] = self.idempotency_key()
+            purpose = identity.FALLBACK if self.fell_back else identity.FORWARD
+            sources["idempotency_key"] = self.idempotency_key(purpose)
         return sources
 
     def line(self, detail: str = "", error: BaseException | None = None) -> StepLine:
@@ -163,14 +168,19 @@ class Step(Struct, eq=False):
         self.undo_tries = 0
 
     def retake(self, call: Invocation) -> None:
-        """Run again as this step: from now on it belongs to where the new call was made."""
+        """Run again as this step: from now on it belongs to where the new call was made.
+
+        What was made ready for a call whose outcome is unknown stays: it is from before an effect.
+        """
         self.give_up_encoded()
         self.scope = call.scope
         self.tool = call.tool
         self.arguments, self.args, self.kwargs = call.arguments, call.args, call.kwargs
         self.named = call.named
-        self.via = identity.FORWARD
-        self.compensation = self.provisional = self.prepared = self.call = None
+        self.via, self.fell_back = identity.FORWARD, False
+        self.compensation = self.call = None
+        if self.state is not StepState.UNKNOWN:
+            self.provisional = self.prepared = None
         self.approved_rules = frozenset()
         self.approved_by = ""
         self.missing = ""

@@ -25,6 +25,7 @@ from base64 import urlsafe_b64decode
 from collections.abc import Mapping
 from typing import Any
 
+from agent_saga.domain import identity
 from agent_saga.domain.compensation import Compensation
 from agent_saga.domain.effective import facts_of
 from agent_saga.domain.fold import fork_in, only_of
@@ -260,6 +261,8 @@ def _learn(step: Step, record: Record, facts: Facts) -> None:
     about = about if isinstance(about, Mapping) else {}
     if record.event in (Ev.STEP_INTENT, Ev.STEP_ATTEMPT):
         step.answered = False
+    if record.event == Ev.STEP_ATTEMPT and facts.get("via") == identity.FALLBACK:
+        step.fell_back = True
     if record.event == Ev.STEP_INTENT:
         _begins(step, facts)
     if record.event in (Ev.STEP_COMMITTED, Ev.STEP_LATE):
@@ -287,7 +290,7 @@ def _begins(step: Step, facts: Facts) -> None:
     step.order, step.intent_order = None, step.scope.saga.order()
     step.compensation, step.undo_since, step.missing = None, None, ""
     step.undo_tries = 0
-    step.spent = False
+    step.spent = step.fell_back = False
     if isinstance(facts.get("args"), dict):
         step.arguments = facts["args"]
         step.known_mac = _mac(step.scope.saga, facts, facts["args"])
