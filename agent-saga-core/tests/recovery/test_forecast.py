@@ -72,14 +72,19 @@ def test_recovery_does_what_was_told_before(
     past.die()
 
 
+@pytest.mark.parametrize("how", [(), ("--leave-the-rest",)])
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__)
-def test_undoing_later_is_refused_as_was_told_before(
-    log: Log, world: World, typed: Callable[..., tuple[int, Any]], state: State
+def test_undoing_later_ends_as_was_told_before(
+    log: Log,
+    world: World,
+    typed: Callable[..., tuple[int, Any]],
+    state: State,
+    how: tuple[str, ...],
 ) -> None:
     past = state(log)
-    code, told = typed("undo", SAGA, *WHO, "--dry-run")
+    code, told = typed("undo", SAGA, *WHO, *how, "--dry-run")
     assert world.undone == []
-    done, result = typed("undo", SAGA, *WHO)
+    done, result = typed("undo", SAGA, *WHO, *how)
     assert code == done
     if code == 4:
         assert told == result

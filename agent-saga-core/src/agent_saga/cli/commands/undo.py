@@ -68,7 +68,8 @@ def command(
     else:
         told = done.report.summary().splitlines() if done.report else result_lines([done])
         say(*[printable(line) for line in told])
-    return Exit.NOT_CLEAN if done.needs_human else Exit.CLEAN
+    stands = done.needs_human or (done.report is not None and not done.report.clean)
+    return Exit.NOT_CLEAN if stands else Exit.CLEAN
 
 
 def _planned(
