@@ -1,6 +1,6 @@
 """Which records of a saga count, when several writers wrote about it.
 
-Rules of this part (R4):
+Rules of this part:
 
 - A record is effective only if its writer opened its epoch (by SAGA_BEGIN or by a SAGA_CLAIM) and
   no later effective claim cuts before it: a claim names, for each writer, the last record that it

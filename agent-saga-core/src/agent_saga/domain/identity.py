@@ -1,6 +1,6 @@
 """Who is who: saga ids, step keys, step ids and idempotency keys.
 
-Rules of this part (R2):
+Rules of this part:
 
 - A saga id is 12 random bytes; a step id is the first 16 bytes of SHA-256 over (saga id, step key):
   the same in every process, found in the log, never minted anew.

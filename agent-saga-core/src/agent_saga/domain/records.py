@@ -5,9 +5,8 @@ Rules of this part:
 - A record is an envelope (`fmt seq mark t ev saga ep step gen`), a payload and the chain's fields.
   Envelope ids are opaque; names, keys, labels and arguments stand in the payload, which can be
   erased.
-- `Need.DURABLE` (written `!` in the rules): synced before the program goes on. `Need.HANDED` (`~`):
-  in the operating system's hands before the program goes on, so that a killed process loses
-  nothing.
+- `Need.DURABLE`: synced before the program goes on. `Need.HANDED`: in the operating system's hands
+  before the program goes on, so that a killed process loses nothing.
 - Only announcements (`INTENTS`) may be refused when the log cannot keep up or has no room; whatever
   tells how something ended has its room reserved and is never refused.
 - Times are whole microseconds since the epoch, for display only; a saga's order is (epoch,

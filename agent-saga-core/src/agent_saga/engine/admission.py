@@ -1,6 +1,6 @@
 """Which step a call is: a new one, or an earlier one of the same saga.
 
-Rules of this part (R2):
+Rules of this part:
 
 - An earlier step is meant by the same key, by a recorded step of a resumed saga, or by arguments
   equal to those of an unsettled step.

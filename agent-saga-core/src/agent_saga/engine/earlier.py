@@ -1,6 +1,6 @@
 """A call that is an earlier step: it is settled first, and runs again only when that is safe.
 
-Rules of this part (design 6, R2):
+Rules of this part:
 
 - An earlier step is meant by its key, or by arguments equal to those of an unsettled step.
 - A result that was recorded faithfully is given again; anything else is refused, never guessed.

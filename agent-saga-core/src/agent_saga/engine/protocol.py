@@ -1,6 +1,6 @@
 """The protocol of one step: judge, prepare, announce, call, record. Written once, driven twice.
 
-Rules of this part (design 4, R3):
+Rules of this part:
 
 1. Judge: the gate; after any wait everything is judged again. A refusal is recorded and raises.
 2. Prepare: read what the inverse will need, before anything is announced.

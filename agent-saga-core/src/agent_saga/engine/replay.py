@@ -1,6 +1,6 @@
 """Resuming a saga: which recorded step a call of the new run is.
 
-Rules of this part (design 6, R2):
+Rules of this part:
 
 - A call without a key of its own is an unused recorded step of the same scope and tool with equal
   arguments, the earliest one. If there are unused ones of this tool in this scope and none fits,

@@ -1,6 +1,6 @@
 """Suspending a saga: neither committed nor failed, until somebody resumes it or its time is over.
 
-Rules of this part (R3):
+Rules of this part:
 
 - From the request on no new step starts. Whatever the program makes of the request on its way to
   the boundary, the saga is suspended; only an error of another cause makes it fail.

@@ -1,6 +1,6 @@
 """Undoing a boundary: fence, settle, resolve, undo in order, report.
 
-Rules of this part (design 5):
+Rules of this part:
 
 1. Fence: from now on no step of this scope may start. 2. Settle: wait, bounded, for steps in
    flight.

@@ -1,6 +1,6 @@
 """Taking a saga over: the right to it, a new epoch, the fence, the whole log, and only then acting.
 
-Rules of this part (R3, *Takeover*):
+Rules of this part:
 
 0. Until 4 no compaction is put in place, so that the saga does not leave the log meanwhile.
 1. The right to claim: the saga was released or has ended, or its owner's lock was acquired and is

@@ -1,6 +1,6 @@
 """Going another way: a resumed run that leaves what was recorded after some step.
 
-Rules of this part (design 6; decision record 0010):
+Rules of this part (decision record 0010):
 
 - It is the same saga: what was recorded up to the point is gone on with, and a failure later undoes
   all of it. Nothing of the way that is left is taken over: no call of the new run is one of its

@@ -1,6 +1,6 @@
 """A saga with an id of the user's own: begun once, and gone on with by any process.
 
-Rules of this part (design 6, R3):
+Rules of this part:
 
 - The store grants an id once, atomically, before the log says anything; so of two processes that
   begin the same id, one is refused.

@@ -1,4 +1,4 @@
-"""Which earlier step a call is, when a graph runs something again (R2).
+"""Which earlier step a call is, when a graph runs something again.
 
 Rules of this part, in this order:
 

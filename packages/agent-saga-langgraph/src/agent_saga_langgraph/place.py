@@ -1,6 +1,6 @@
 """Where in a graph a call stands, and the step key that follows from it.
 
-Rules of this part (R2):
+Rules of this part:
 
 - A key is made of the checkpoint that the outermost graph's superstep began with, the namespace,
   the step inside it, who calls, and the arguments' MAC. A repeated node has all of these again.

@@ -1,4 +1,4 @@
-"""Which earlier step a call is, when something is called again or a run is gone on with (R2).
+"""Which earlier step a call is, when something is called again or a run is gone on with.
 
 Rules of this part, in this order:
 

@@ -1,6 +1,6 @@
 """The rules of one request, as pure functions over its document.
 
-Rules of this part (R3, *Approval*):
+Rules of this part:
 
 - `PENDING -> GRANTED | DENIED | EXPIRED`, `GRANTED -> USED | EXPIRED`; the first decision wins and
   the loser is told. A request that nobody answered may be put again by the same step; a denied one
