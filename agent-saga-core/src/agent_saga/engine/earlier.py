@@ -119,7 +119,7 @@ def _unknown(step: Step, fix: str = _PROBED) -> OutcomeUnknown:
 
 def window_closed(step: Step) -> OutcomeUnknown | None:
     """Return what forbids a repetition whose provider no longer knows the key; asked last."""
-    return None if repeats_safely(step) else _unknown(step)
+    return _unknown(step) if step.tool.idempotent and not repeats_safely(step) else None
 
 
 def repeats_safely(step: Step) -> bool:
