@@ -8,7 +8,15 @@ import sys
 
 import pytest
 
-from agent_saga import AgentKit, Applied, NotApplied, OutcomeUnknown, SagaAborted, Settings
+from agent_saga import (
+    AgentKit,
+    Applied,
+    Compensation,
+    NotApplied,
+    OutcomeUnknown,
+    SagaAborted,
+    Settings,
+)
 
 FAST = Settings(settle=0.5, settle_after=0.1, inverse_delay=0.0)
 
@@ -91,6 +99,39 @@ def test_a_call_that_went_another_way_is_not_repeated_the_first_way(tmp_path, le
     assert not ended.value.report.clean
 
 
+def test_an_inverse_made_for_the_first_way_is_not_taken_for_one_of_the_other(tmp_path):
+    kit = AgentKit("pay", wal=str(tmp_path / "log"), settings=FAST)
+    world = {}
+
+    def master(n, *, idempotency_key):
+        world[idempotency_key] = "master"
+        raise ConnectionError("the answer is lost")
+
+    def pay(n, *, idempotency_key):
+        raise NotApplied("visa is down")
+
+    def cancel(key):
+        world.pop(key, None)
+
+    def made_before(idempotency_key):
+        return Compensation(fn=cancel, kwargs={"key": idempotency_key})
+
+    tool = kit.safe_tool(
+        pay,
+        "COMPENSABLE",
+        lambda result: Compensation(fn=cancel, kwargs={"key": result}),
+        fallback_action=master,
+        provisional=lambda idempotency_key: Compensation(
+            fn=cancel, kwargs={"key": idempotency_key}
+        ),
+    )
+    with pytest.raises(SagaAborted) as ended, kit.transaction():
+        tool(1)
+    assert list(world.values()) == ["master"]
+    assert not ended.value.report.clean
+
+
+@pytest.mark.guarantee("FALLBACK-1")
 @pytest.mark.crash
 @pytest.mark.parametrize("resumed", [False, True])
 def test_a_process_that_dies_on_another_way_leaves_word_of_it(tmp_path, ledger, resumed):

@@ -600,6 +600,7 @@ def test_a_window_that_closes_during_a_pause_ends_the_attempts(mode, kit, world,
     assert 1 <= len(world.charges) < 4
 
 
+@pytest.mark.guarantee("WINDOW-1")
 def test_a_window_that_closes_while_a_repetition_is_judged_ends_it(mode, wal, fast, world, clock):
     def lost(amount):
         world.charge(amount)

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from agent_saga.domain import identity
 from agent_saga.domain.compensation import Compensation
 from agent_saga.domain.lifecycle import SagaState, StepState, saga_after, scope_after, step_after
 from agent_saga.domain.records import Ev
@@ -239,11 +238,11 @@ def _while_open(step: Step, event: str, payload: Fragment) -> int:
 
 
 def attempt(
-    step: Step, number: int, ending: str, error: BaseException | None, via: str = identity.FORWARD
+    step: Step, number: int, ending: str, error: BaseException | None, **way: object
 ) -> int:
     """Record that an attempt ended and another one follows within the step, perhaps another way."""
-    told = {"number": number, "ending": ending, "error": error_text(error)}
-    payload, _ = masked(told if via == identity.FORWARD else {**told, "via": via})
+    told = {"number": number, "ending": ending, "error": error_text(error), **way}
+    payload, _ = masked(told)
     return step_record(step, Ev.STEP_ATTEMPT, payload)
 
 

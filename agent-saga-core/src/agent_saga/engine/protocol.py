@@ -303,11 +303,19 @@ def _between(
 
 
 def _told_of_fallback(step: Step, error: BaseException) -> Protocol[BaseException | None]:
-    """Announce that the call goes another way: its effect is found under another key."""
-    if step.tool.reversible:
+    """Announce that the call goes another way: its effect is found under another key.
+
+    An inverse that was made for the first key would undo nothing there, and is dropped.
+    """
+    tool = step.tool
+    if tool.reversible:
         return None
+    way: dict[str, object] = {"via": identity.FALLBACK}
+    if tool.provisional is not None and tool.provisional.asks_key:
+        step.provisional = None
+        way["provisional"] = False
     try:
-        seq = journal.attempt(step, 0, "not applied", error, via=identity.FALLBACK)
+        seq = journal.attempt(step, 0, "not applied", error, **way)
     except WALError as trouble:
         return trouble
     cut: BaseException | None = yield Durable(seq)

@@ -263,6 +263,8 @@ def _learn(step: Step, record: Record, facts: Facts) -> None:
         step.answered = False
     if record.event == Ev.STEP_ATTEMPT and facts.get("via") == identity.FALLBACK:
         step.fell_back = True
+        if facts.get("provisional") is False:
+            step.provisional = None
     if record.event == Ev.STEP_INTENT:
         _begins(step, facts)
     if record.event in (Ev.STEP_COMMITTED, Ev.STEP_LATE):
