@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from agent_saga.controls.amounts import add, amount_of, number_of, text_of
 from agent_saga.controls.limits.count import Count
+from agent_saga.controls.limits.limit import BudgetLimit
+from agent_saga.controls.limits.memory import MemoryLimitStore
 from agent_saga.controls.limits.moments import Axis, Moment
 from agent_saga.controls.limits.window import MERGED, Window
 from agent_saga.state.document import decode, encode
@@ -43,6 +45,44 @@ def test_no_window_holds_more_than_the_cap(calls, cap):
         else:
             taken.append((now, number))
         assert len(window.ends) <= 2 * MERGED + 1
+    assert most_in_any_window(taken) <= cap
+
+
+close = st.lists(st.tuples(st.floats(0, 2), amounts, st.booleans()), max_size=150)
+
+
+@pytest.mark.guarantee("LIMIT-4")
+@given(st.one_of(traffic, close), st.integers(1, 200), st.integers(1, 200))
+@settings(max_examples=150, deadline=None)
+def test_limits_in_memory_let_through_all_or_nothing_and_never_too_much(calls, cap, other):
+    """Two limits judge each call: what is over one of them counts in neither."""
+    now, taken = 0.0, []
+    store = MemoryLimitStore(monotonic=lambda: now)
+    wide = BudgetLimit("wide", "amount", cap, LENGTH)
+    narrow = BudgetLimit("narrow", "amount", other, LENGTH / 4)
+    windows = {"wide": Window(), "narrow": Window()}
+    for gap, amount, hand_back in calls:
+        now += gap
+        number = amount_of(amount)
+        for limit in (wide, narrow):
+            windows[limit.name].prune(limit.window, now)
+        fits = all(add(windows[limit.name].total, number) <= limit.most for limit in (wide, narrow))
+        held, overs = store.take([(wide, "", number), (narrow, "", number)], frozenset())
+        assert bool(overs) is not fits
+        if overs:
+            continue
+        entries = {
+            limit.name: windows[limit.name].take(number, limit.window, now)
+            for limit in (wide, narrow)
+        }
+        if hand_back:
+            store.give_back(held)
+            for name, entry in entries.items():
+                windows[name].give_back(entry, number)
+        else:
+            taken.append((now, number))
+        counted = {one.limit: one.used for one in store.usage()}
+        assert counted == {name: window.total for name, window in windows.items()}
     assert most_in_any_window(taken) <= cap
 
 

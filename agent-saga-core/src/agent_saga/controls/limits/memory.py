@@ -2,8 +2,10 @@
 
 Rules of this part:
 
-- One lock makes a call's charges all or nothing among threads: first every limit is looked at, then
-  everything is counted, or nothing.
+- One lock makes a call's charges all or nothing among threads: what was counted before a limit that
+  the call is over is handed back before the lock is.
+- A busy count is quick: until its newest entry closes, a whole amount that fits beside all that is
+  kept only joins it. What has left the window is looked at when one does not fit.
 - Limits of one name share a count. What is kept is kept for the longest of their windows; each adds
   up what lies within its own.
 - Counts that are empty are dropped, so that a scope by customer does not grow with the customers.
@@ -14,13 +16,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from math import inf
 from time import monotonic as _monotonic
 from typing import TypeAlias
 
 from agent_saga.controls.amounts import Number, add
 from agent_saga.controls.limits.limit import Limit
 from agent_saga.controls.limits.usage import Over, Usage, over
-from agent_saga.controls.limits.window import Window
+from agent_saga.controls.limits.window import MERGED, Window
 from agent_saga.wal.os_port import restart_after_fork
 
 __all__ = ["MemoryLimitStore", "Taken"]
@@ -31,13 +34,34 @@ Taken: TypeAlias = tuple[Window, int, Number]
 
 
 class _Counted(Window):
-    """The count of one scope of the limits of one name; `limit` has the longest window of them."""
+    """The count of one scope of the limits of one name.
 
-    __slots__ = ("limit",)
+    Attributes:
+        limit: the one of them with the longest window.
+        joins_until: before this time, a whole amount may join the newest entry.
+    """
+
+    __slots__ = ("joins_until", "limit")
 
     def __init__(self, limit: Limit) -> None:
         super().__init__()
         self.limit = limit
+        self.joins_until = -inf
+
+    def join(self, amount: int, now: float) -> int:
+        """Count a whole amount in the newest entry, and return the name of that."""
+        self.total += amount
+        self.ends[-1] = now
+        self.amounts[-1] += amount
+        return self.base + len(self.ends) - 1
+
+    def take(self, amount: Number, length: float, now: float) -> int:
+        """Count an amount, and return the name of its entry."""
+        entry = super().take(amount, length, now)
+        whole = type(self.total) is int  # and so is every amount in it
+        busy = whole and len(self.ends) >= MERGED
+        self.joins_until = self.start + length / MERGED if busy else -inf
+        return entry
 
 
 class MemoryLimitStore:
@@ -69,37 +93,45 @@ class MemoryLimitStore:
             What was counted and where; or the limits that the call is over.
         """
         windows = self._windows
+        taken: list[Taken] = []
         overs: list[Over] = []
         with self._lock:
             now = self._now()
             if len(windows) >= self._sweep_at:
                 self._sweep(now)
-            found: list[_Counted] = []
             for limit, scope, amount in wants:
                 window = windows.get((limit.name, scope)) or self._new(limit, scope)
-                if window.limit is not limit and window.limit.window != limit.window:
-                    total = self._among_several(window, limit, now)
+                joins = now < window.joins_until and window.limit is limit
+                if joins and type(amount) is int and window.total + amount <= limit.most:
+                    taken.append((window, window.join(amount, now), amount))
+                elif self._fits(window, limit, amount, now) or limit.name in forced:
+                    taken.append((window, window.take(amount, window.limit.window, now), amount))
                 else:
-                    if window.ends and window.ends[0] + limit.window <= now:
-                        window.prune(limit.window, now)
-                    total = window.total
-                # The sum of two ints needs no care; most amounts are ints.
-                total = total + amount if type(total) is type(amount) is int else add(total, amount)
-                if total > limit.most and limit.name not in forced:
                     overs.append(over(limit, scope, amount, window, now))
-                found.append(window)
             if overs:
+                self._hand_back(taken)
                 return [], overs
-            return [
-                (window, window.take(amount, window.limit.window, now), amount)
-                for window, (_, _, amount) in zip(found, wants, strict=True)
-            ], overs
+            return taken, overs
+
+    @staticmethod
+    def _fits(window: _Counted, limit: Limit, amount: Number, now: float) -> bool:
+        """Say whether an amount fits, once what has left is forgotten."""
+        if limit.window > window.limit.window:
+            window.limit = limit
+        window.prune(window.limit.window, now)
+        shorter = limit.window < window.limit.window
+        total = window.within(limit.window, now) if shorter else window.total
+        return add(total, amount) <= limit.most
 
     def give_back(self, taken: Sequence[Taken]) -> None:
         """Hand back what a call took that did not start."""
         with self._lock:
-            for window, entry, amount in taken:
-                window.give_back(entry, amount)
+            self._hand_back(taken)
+
+    @staticmethod
+    def _hand_back(taken: Sequence[Taken]) -> None:
+        for window, entry, amount in taken:
+            window.give_back(entry, amount)
 
     def usage(self) -> list[Usage]:
         """Return what is counted now, by limit and scope."""
@@ -116,13 +148,6 @@ class MemoryLimitStore:
     def _new(self, limit: Limit, scope: str) -> _Counted:
         window = self._windows[limit.name, scope] = _Counted(limit)
         return window
-
-    def _among_several(self, window: _Counted, limit: Limit, now: float) -> Number:
-        """Return what counts for one of several limits that share a count."""
-        if limit.window > window.limit.window:
-            window.limit = limit
-        window.prune(window.limit.window, now)
-        return window.within(limit.window, now)
 
     def _sweep(self, now: float) -> None:
         for key, window in list(self._windows.items()):
