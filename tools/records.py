@@ -42,7 +42,7 @@ SAYS: Final = {
     "STEP_KEPT": "An irreversible step stands for ever: who had approved it.",
     "STEP_CLOSED": "A person dealt with this step: who, and why.",
     "APPROVAL_ASKED": "People are asked about a call: under which rule, and until when.",
-    "APPROVAL_DECIDED": "Somebody decided a request, reviewed a decision, or granted beforehand.",
+    "APPROVAL_DECIDED": "Somebody decided or reviewed a request, granted ahead, or revoked a yes.",
     "APPROVAL_EXPIRED": "Nobody answered a request in time; it counts as denied.",
     "SWITCH_HALTED": "A person halted or drained tools: which, why, who, and until when.",
     "SWITCH_LIFTED": "A person lifted a halt: which, and who.",

@@ -196,3 +196,28 @@ def test_looking_makes_nothing(cli, tmp_path):
     assert (listed.code, "There is no log here yet." in listed.out) == (3, True)
     assert cli("approvals", "approve", "x", "--approver", "ann").code == 3
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_standing_grant_is_listed_and_taken_back(cli, tmp_path):
+    store = FileApprovalStore(tmp_path / "agent-saga.wal")
+    store.wal.begin()
+    grant = store.grant("wire.send\x1b", approver="ann", seconds=3600)
+    told = cli("approvals", "list")
+    assert told.code == 0
+    assert f"take it back: agent-saga approvals revoke {grant} --approver WHO" in told.out
+    assert cli("approvals", "revoke", grant).code == 2
+    assert cli("approvals", "revoke", "zz", "--approver", "ben").code == 3
+    done = cli("approvals", "revoke", grant[:6], "--approver", "ben", "--note", "he left")
+    assert done.code == 0
+    assert f"Revoked: {grant}, the yes of ann to wire.send" in done.out
+    assert "\x1b" not in done.out
+    assert cli("approvals", "list", "--json").document["grants"] == []
+    assert cli("approvals", "revoke", grant, "--approver", "ben").code == 3
+
+
+def test_a_revocation_is_told_as_json(cli, tmp_path):
+    store = FileApprovalStore(tmp_path / "agent-saga.wal")
+    store.wal.begin()
+    grant = store.grant("wire.send", approver="ann", seconds=3600)
+    told = cli("approvals", "revoke", grant, "--approver", "ben", "--json").document
+    assert told["revoked"] == {"id": grant, "tool": "wire.send", "approver": "ann", "calls": 0}

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from agent_saga.domain.clock import Clock
     from agent_saga.observe.metrics import Metrics
     from agent_saga.state.base import Rule, StateStore
+    from agent_saga.state.document import Doc
     from agent_saga.wal.base import BaseWAL
 
 T = TypeVar("T")
@@ -133,6 +134,15 @@ def reading(store: StateStore, key: str, *, timeout: float | None = None) -> Use
     return Use(
         lambda: store.get(key, timeout=timeout), lambda: store.async_get(key, timeout=timeout)
     )
+
+
+def looking(store: StateStore, key: str, judge: Callable[[Doc | None], T]) -> Use:
+    """Return the use that reads one document and answers with what a function says of it."""
+
+    async def awaiting() -> T:
+        return judge(await store.async_get(key))
+
+    return Use(lambda: judge(store.get(key)), awaiting)
 
 
 class Evaluate(Struct, eq=False):

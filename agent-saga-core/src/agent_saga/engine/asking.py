@@ -5,6 +5,8 @@ Rules of this part:
 - That a question is put is in the log before it is put, and the answer after it came.
 - Arguments are frozen by their MAC: if they changed while a human was asked, the answer counts for
   nothing.
+- A yes may be taken back until the effect begins; so it is looked at directly before, and before
+  every further attempt. What cannot be read refuses.
 - A question that waits for its answer elsewhere (`ApprovalPending`) is no refusal: the call has not
   begun, and is made again when the saga is resumed.
 """
@@ -123,6 +125,20 @@ def consumed(step: Step) -> Protocol[BaseException | None]:
             return denied(request, f"it could not be used ({one_line(ending.error)})")
         if ending.value != "":
             return denied(request, f"it cannot be used: {ending.value}")
+    return None
+
+
+def stands(step: Step) -> Protocol[BaseException | None]:
+    """Return what forbids a call that was approved: somebody has taken the yes back meanwhile."""
+    looks = getattr(step.scope.saga.engine.gate.provider, "stands", None)
+    if looks is None:
+        return None
+    for request in step.requests:
+        ending: Ending = yield looks(request)
+        if ending.error is not None:
+            return denied(request, f"whether it still counts is unknown ({one_line(ending.error)})")
+        if ending.value != "":
+            return denied(request, f"it counts no more: {ending.value}")
     return None
 
 

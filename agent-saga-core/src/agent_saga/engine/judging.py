@@ -21,7 +21,7 @@ from agent_saga.controls.control import CallView, Evaluate, Use, Wait
 from agent_saga.controls.gate import APPROVALS, Ask
 from agent_saga.domain.lifecycle import StepState
 from agent_saga.engine import journal
-from agent_saga.engine.asking import asked, asked_about_failure, consumed
+from agent_saga.engine.asking import asked, asked_about_failure, consumed, stands
 from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.requests import Call, Ending, HandedOver, Protocol
 from agent_saga.errors import ApprovalPending, RefusedError, WALError, one_line
@@ -130,7 +130,7 @@ def judged_again(step: Step) -> Protocol[BaseException | None]:
             reason=found.reason,
             control=APPROVALS,
         )
-    return found
+    return (yield from stands(step)) if found is None else found
 
 
 def rechecked(step: Step, announced: float = math.inf) -> Protocol[BaseException | None]:
@@ -148,16 +148,20 @@ def rechecked(step: Step, announced: float = math.inf) -> Protocol[BaseException
     call.announced = announced
     cut = yield from _all_of(gate.rechecks, call)
     call.announced = math.inf  # a later attempt, or a call that waited for a thread, looks anew
-    return cut
+    return (yield from stands(step)) if cut is None else cut
 
 
 def stopped(step: Step) -> BaseException | None:
     """Return what keeps a call from being made that waited for a thread; on that thread."""
-    gate = step.scope.saga.engine.gate
-    if gate.quiet(look=True):
+    if step.scope.saga.engine.gate.quiet(look=True) and not step.requests:
         return None
-    judging = _all_of(gate.stops, step.call or _view(step))
-    return SyncDriver(step.scope.saga.engine).drive(judging)
+    return SyncDriver(step.scope.saga.engine).drive(_kept_from_starting(step))
+
+
+def _kept_from_starting(step: Step) -> Protocol[BaseException | None]:
+    stops = step.scope.saga.engine.gate.stops
+    cut = yield from _all_of(stops, step.call or _view(step))
+    return (yield from stands(step)) if cut is None else cut
 
 
 def kept_from_undoing(saga: Saga) -> Protocol[BaseException | None]:

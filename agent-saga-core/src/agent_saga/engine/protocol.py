@@ -160,7 +160,7 @@ def _announced(step: Step) -> Protocol[BaseException | None]:
     else:
         seq = journal.intent(step)
     cut = yield Durable(seq)
-    if cut is None and saga.engine.gate.rechecks:
+    if cut is None and (saga.engine.gate.rechecks or step.requests):
         cut = yield from rechecked(step, saga.engine.wal.synced_at)
     if cut is None:
         # Last, since looking at the switch may take a while: nothing waits between it and the call.
@@ -230,7 +230,7 @@ def _call(step: Step, form: Form, purpose: str) -> Call:
         partial(late.arrived, step, form),
         tool.loop_free,
         what=tool.name,
-        stopped=partial(stopped, step) if engine.gate.stops else None,
+        stopped=partial(stopped, step) if engine.gate.stops or step.requests else None,
     )
 
 

@@ -67,7 +67,7 @@ def listed(wal_path: str | None, *, as_json: bool) -> Exit:
         )
     else:
         say(f"Log: {printable(path)}", *_pending_lines(pending, path))
-        say(*_review_lines(reviews, path), *_grant_lines(grants))
+        say(*_review_lines(reviews, path), *_grant_lines(grants, path))
         say(*[f"Damaged, and refused where it is needed: {printable(key)}" for key in damaged])
     if pending or reviews or damaged:
         return Exit.NOT_CLEAN
@@ -205,6 +205,30 @@ def review(request: str, approver: str, note: str, wal_path: str | None, *, as_j
     return Exit.CLEAN
 
 
+@command.command("revoke", **_NAMED)
+@click.argument("wanted", metavar="ID", callback=named)
+@by_option("--approver", "Who takes it back; recorded. Anybody who is named may.")
+@note_option
+@log_options
+def revoke(wanted: str, approver: str, note: str, wal_path: str | None, *, as_json: bool) -> Exit:
+    """Take back a standing grant, or the yes to one call.
+
+    ID is that of a grant or of a request, or its beginning. When this returns, no call begins by
+    that yes any more, in no process; one whose effect has begun goes on.
+    """
+    path, store = _store(wal_path)
+    done = store.revoke(wanted, approver=approver, note=note)
+    if as_json:
+        say_json({"log": str(path), "revoked": done._asdict(), "by": approver, "note": note})
+        return Exit.CLEAN
+    tool, giver = printable(done.tool), printable(done.approver)
+    calls = f" It had covered {counted(done.calls, 'call')}." if done.calls else ""
+    say(f"Log: {printable(path)}")
+    say(f"Revoked: {done.id}, the yes of {giver} to {tool}.{calls}")
+    say("No call begins by it any more; what has begun goes on.")
+    return Exit.CLEAN
+
+
 def _told(path: Path, made: Doc, grant: str, *, as_json: bool) -> Exit:
     if as_json:
         say_json({"log": str(path), "request": _document(made), "grant": grant})
@@ -257,13 +281,16 @@ def _review_lines(reviews: Sequence[Doc], path: Path) -> list[str]:
     ]
 
 
-def _grant_lines(grants: Sequence[Doc]) -> list[str]:
-    return [
-        f"Granted: {printable(one['tool'])} by {printable(one['by'])}, "
-        f"until {moment(one['until'])} UTC{_sum_of(one)}; "
-        f"{len(one['shares'])} of {counted(one['uses'], 'use')} taken"
-        for one in grants
-    ]
+def _grant_lines(grants: Sequence[Doc], path: Path) -> list[str]:
+    lines = []
+    for one in grants:
+        taken = f"{len(one['shares'])} of {counted(one['uses'], 'use')} taken"
+        until = f"until {moment(one['until'])} UTC{_sum_of(one)}"
+        lines += [
+            f"Granted: {printable(one['tool'])} by {printable(one['by'])}, {until}; {taken}",
+            f"  take it back: {_command('revoke', one, path)}",
+        ]
+    return lines
 
 
 def _sum_of(grant: Doc) -> str:

@@ -12,7 +12,8 @@ Rules of this part:
   and stays in the queue of reviews until somebody else has looked at it.
 - A request that wants signatures is granted by signatures only, each of another key.
 - A grant is used by the step that it is for, before it lapses, and once: the same step and
-  generation may say so again, as a resumed process does.
+  generation may say so again, as a resumed process does. Anybody who is named may take it back,
+  which is a no to whatever has not begun.
 - A request that nobody can decide or use any more is forgotten `KEPT` days later, unless it waits
   for a review; the log keeps what was asked and decided. The same step would ask again.
 """
@@ -43,6 +44,8 @@ __all__ = [
     "notified",
     "put",
     "review",
+    "revoke",
+    "why_not",
 ]
 
 PREFIX: Final = "approval/"
@@ -314,6 +317,36 @@ def refuse(doc: Doc, *, note: str, now: int) -> tuple[Doc, State]:
     if state_of(doc) is not State.PENDING:
         return doc, state_of(doc)
     return _decided(doc, approved=False, by="", note=note, now=now)
+
+
+def revoke(doc: Doc | None, *, by: str, note: str, now: int) -> tuple[Doc, Doc]:
+    """Take back a yes; returns the document as it was. A call that has begun goes on.
+
+    Raises:
+        ApprovalError: nobody is named, or there is no yes that could be taken back.
+    """
+    if doc is None:
+        raise ApprovalError("Nothing of this id was asked.")
+    if blank(by):
+        raise ApprovalError("Whoever revokes has to be named.", fix="Give --approver WHO.")
+    _, state = expire(doc, now=now)
+    if state not in (State.GRANTED, State.USED):
+        fix = "agent-saga approvals deny ID --approver WHO" if state is State.PENDING else ""
+        stands = "decided yet" if state is State.PENDING else f"left: it is {state.value.lower()}"
+        raise ApprovalError(f"No yes to this request can be taken back: none is {stands}.", fix=fix)
+    made, _ = _decided(doc, approved=False, by=by, note=note or "taken back", now=now)
+    return {**made, "review": doc["review"]}, doc
+
+
+def why_not(doc: Doc | None) -> str:
+    """Return why the yes to a call counts no more; empty if it does."""
+    if doc is None:
+        return "nothing of this id was asked"
+    if state_of(doc) in (State.GRANTED, State.USED):
+        return ""
+    decision = doc["decision"] or {}
+    note = f": {decision['note']}" if decision.get("note") else ""
+    return f"{decision.get('by') or 'nobody'} has taken it back{note}"
 
 
 def consume(doc: Doc | None, *, step: str, generation: int, now: int) -> tuple[Doc | None, str]:

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from agent_saga.controls.approvals import Approval, ApprovalRequest
-from agent_saga.controls.control import Surroundings, Use, transaction
+from agent_saga.controls.control import Surroundings, Use, looking, transaction
 from agent_saga.controls.humans import document, grants
 from agent_saga.controls.humans.document import Asked, State
 from agent_saga.controls.humans.notice import Notice, Notifier
@@ -303,19 +303,38 @@ class ApprovalGateway:
 
     # --- the effect starts -----------------------------------------------------------------------
 
-    def consume(self, request: ApprovalRequest) -> Use | None:
+    def consume(self, request: ApprovalRequest) -> Use:
         """Return the use that consumes a grant; it answers with why it cannot be, or "".
 
         Called when everything has let the step go on, directly before its announcement.
         """
         if request.covered:
-            return None
+            return self.stands(request)
         key, now = document.key_of(request.id), self.store.clock.now_us()
         step, generation = request.step, request.generation
         rule = one(
             key, lambda doc: document.consume(doc, step=step, generation=generation, now=now)
         )
         return transaction(self.store.state, [key], rule, durable=True)
+
+    def stands(self, request: ApprovalRequest) -> Use:
+        """Return the use that looks whether a yes still counts; it answers with why not, or "".
+
+        Called before the effect and before every further attempt: somebody may have taken it back.
+        """
+        if not request.covered:
+            return looking(self.store.state, document.key_of(request.id), document.why_not)
+
+        def judge(doc: Doc | None) -> str:
+            return grants.why_not(
+                doc,
+                grant=request.covered,
+                step=request.step,
+                generation=request.generation,
+                now=moment(self.store.clock),
+            )
+
+        return looking(self.store.state, grants.key_of(request.tool), judge)
 
     def release(self, request: ApprovalRequest) -> Use | None:
         """Return the use that gives back the share of a standing grant: the step did not start."""

@@ -9,6 +9,8 @@ Rules of this part:
   by on an axis of its own that no clock step moves. So a clock that is put back makes none longer.
 - A call takes its share once, by step and generation; a share is given back only by a step that did
   not start. So a crash leaves too little, never too much.
+- A call looks at its grant again before its effect and before every further attempt. A grant that
+  is over or was revoked lets none begin any more, also none that has its share.
 - Whoever gave it may not be among those who ask, and has to be among the approvers where those are
   named.
 """
@@ -45,7 +47,9 @@ __all__ = [
     "granted",
     "key_of",
     "of",
+    "revoke",
     "take",
+    "why_not",
 ]
 
 PREFIX: Final = "grant/"
@@ -149,7 +153,7 @@ def granted(offer: Offer, *, identity: str, now: int) -> Grant:
 
 def forgettable(doc: Doc, *, now: int) -> bool:
     """Say whether all grants of a tool are over."""
-    return all(one["until"] <= now for one in of(doc))
+    return all(one["until"] <= now for one in (*of(doc), *doc.get("revoked", ())))
 
 
 class _Kept(Struct):
@@ -168,10 +172,20 @@ class _Kept(Struct):
     shares: dict[str, str]
 
 
+class _Gone(Struct):
+    """What is told of a grant that was taken back."""
+
+    id: str
+    by: str
+    note: str
+    until: int
+
+
 class _Form(Struct):
     tool: str
     axis: tuple[float, int, float, str]
     grants: list[_Kept]
+    revoked: list[_Gone] = []
 
 
 def of(doc: Doc | None) -> list[Doc]:
@@ -218,7 +232,9 @@ def add(doc: Doc | None, grant: Grant, *, now: Moment) -> tuple[Doc, None]:
         raise ApprovalError(f"{grant.tool} has {_MOST} grants already.", fix="Wait until one ends.")
     ends = axis.now + (grant.until - now.wall) / 1_000_000
     made = {**grant._asdict(), "ends": ends, "shares": {}}
-    return {"tool": grant.tool, "axis": list(axis), "grants": [*kept, made]}, None
+    gone = [] if doc is None else [old for old in _revoked(doc) if now.wall < old["until"]]
+    made_of = {"tool": grant.tool, "axis": list(axis), "grants": [*kept, made]}
+    return ({**made_of, "revoked": gone} if gone else made_of), None
 
 
 def take(doc: Doc | None, taker: Taker, *, now: Moment) -> tuple[Doc | None, Doc | None]:
@@ -245,6 +261,54 @@ def give_back(doc: Doc | None, *, step: str, generation: int) -> tuple[Doc | Non
         for one in of(doc)
     ]
     return {**doc, "grants": grants}, None
+
+
+def revoke(
+    doc: Doc | None, grant: str, *, by: str, note: str, now: Moment
+) -> tuple[Doc | None, Doc | None]:
+    """Take a grant back; returns the grant as it was, or None when there is none of this id.
+
+    Raises:
+        ApprovalError: nobody is named.
+    """
+    if blank(by):
+        raise ApprovalError("Whoever revokes has to be named.", fix="Give --approver WHO.")
+    found = [one for one in of(doc) if one["id"] == grant]
+    if doc is None or not found:
+        return doc, None
+    left = [one for one in doc["grants"] if one["id"] != grant]
+    gone = {"id": grant, "by": by, "note": note, "until": found[0]["until"]}
+    told = [old for old in _revoked(doc) if now.wall < old["until"]]
+    return {**doc, "grants": left, "revoked": [*told, gone][-_MOST:]}, found[0]
+
+
+def why_not(doc: Doc | None, *, grant: str, step: str, generation: int, now: Moment) -> str:
+    """Return why a call that has its share of a grant may not begin; empty if it may.
+
+    Args:
+        doc: the document of the tool's grants.
+        grant: which one.
+        step: which call.
+        generation: of which generation it is.
+        now: the clocks.
+    """
+    for one in of(doc):
+        if one["id"] == grant:
+            if not _holds(one, _axis(doc, now), now):
+                return f"the standing grant {grant} is over"
+            has = f"{step}#{generation}" in one["shares"]
+            return "" if has else f"its share of the standing grant {grant} was given back"
+    for gone in () if doc is None else _revoked(doc):
+        if gone["id"] == grant:
+            note = f": {gone['note']}" if gone["note"] else ""
+            return f"{gone['by']} has revoked the standing grant {grant}{note}"
+    return f"the standing grant {grant} is gone"
+
+
+def _revoked(doc: Doc) -> list[Doc]:
+    """Return the grants of a document that were taken back, as far as they are remembered."""
+    found: list[Doc] = doc.get("revoked", [])
+    return found
 
 
 def _share(grant: Doc, taker: Taker) -> str | None:
