@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 from model.properties import ENDED
 
 from agent_saga.domain import effective, identity
+from agent_saga.domain.doubt import Doubt, doubt_after
 from agent_saga.domain.lifecycle import SagaState
+from agent_saga.domain.records import Ev
 from agent_saga.domain.views import SagaView
 from agent_saga.engine import journal, outcome
 from agent_saga.engine.endings import Kind
@@ -54,6 +56,23 @@ def found_inverse_repeated(patch: Any) -> None:
         yield from ()
 
     patch.setattr("agent_saga.engine.unwind.tried_before", again)
+
+
+def doubts_end_with_their_process(patch: Any) -> None:
+    """What an inverse may have done is forgotten when its process ends."""
+    patch.setattr("agent_saga.recovery.rebuild.doubt_after", lambda *args, **how: Doubt.NONE)
+
+
+def a_no_settles_what_came_before(patch: Any) -> None:
+    """An inverse that says it had no effect is taken to speak of all attempts."""
+
+    def settled(doubt: Doubt, state: Any, event: str, **how: bool) -> Doubt:
+        if event == Ev.STEP_COMPENSATION_NOT_APPLIED:
+            return Doubt.NONE
+        return doubt_after(doubt, state, event, **how)
+
+    patch.setattr("agent_saga.recovery.rebuild.doubt_after", settled)
+    patch.setattr("agent_saga.engine.journal.doubt_after", settled)
 
 
 def key_of_the_epoch(patch: Any) -> None:
@@ -207,6 +226,7 @@ def quarantine_not_looked_at(patch: Any) -> None:
 
 
 FAILS_1 = "one daemon, the owner fails"
+DENIED = "an operator, and inverses that are denied"
 MUTANTS = {
     # P1
     "intent_after_the_effect": Mutant(intent_after_the_effect, ("P1",), FAILS_1),
@@ -215,6 +235,8 @@ MUTANTS = {
     "no_lock": Mutant(no_lock, ("P11",), "two daemons, the owner commits"),
     "epoch_not_atomic": Mutant(epoch_not_atomic, ("P11", "P2"), "two daemons, the owner fails"),
     "found_inverse_repeated": Mutant(found_inverse_repeated, ("P2",), "nobody can tell"),
+    "doubts_end_with_their_process": Mutant(doubts_end_with_their_process, ("P2",), DENIED),
+    "a_no_settles_what_came_before": Mutant(a_no_settles_what_came_before, ("P2",), DENIED, 16000),
     "key_of_the_epoch": Mutant(key_of_the_epoch, ("P2",), FAILS_1),
     "compensating_not_durable": Mutant(compensating_not_durable, ("P2",), "the power fails"),
     # P3

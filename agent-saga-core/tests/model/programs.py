@@ -33,6 +33,10 @@ SETTINGS = Settings(
 )
 
 
+MOMENT = 3600.0
+"""A window that is open to one process only: between two looks at the wall clock lie days."""
+
+
 class Plan(NamedTuple):
     """Who is in a scene, and what the owner does.
 
@@ -110,6 +114,21 @@ def post(name: str, *, idempotency_key: str) -> str:
 @post.undo
 def unpost(result: str, *, idempotency_key: str) -> None:
     stage().call("inverse", result, idempotency_key, keyed=False)
+
+
+@tool("COMPENSABLE", name="model.pay")
+def pay(name: str, *, idempotency_key: str) -> str:
+    """Its provider knows the key of an inverse for a moment, and nobody can be asked."""
+    stage().call("forward", name, idempotency_key, keyed=False)
+    return name
+
+
+@pay.undo(idempotent=True, window=MOMENT)
+def pay_back(result: str, *, idempotency_key: str) -> None:
+    here = stage()
+    first = here.first_caller.setdefault(idempotency_key, here.current().number)
+    keyed = first == here.current().number  # to others the moment has passed, or is yet to come
+    here.call("inverse", result, idempotency_key, keyed=keyed)
 
 
 def _found(name: str, key: str) -> Applied | NotApplied:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from model.scheduler import DIE, POWER, TORN, Process
 
-from agent_saga import FileWAL
+from agent_saga import FileWAL, NotApplied
 from agent_saga.domain import identity
 from agent_saga.domain.records import Ev
 from agent_saga.state.memory import MemoryStateStore
@@ -26,6 +26,7 @@ from agent_saga.wal.os_port import OsPort
 
 LOST, FAILS = "the answer is lost", "it fails before its effect"
 HELD = "no answer comes, and the request is on its way"
+DENIED = "its provider says that it did not happen"
 BLIND = "it is taken for dead"
 
 
@@ -56,8 +57,8 @@ class Clock:
 
     def now_us(self) -> int:
         self._looks += 1
-        days = -1 if self._looks % 2 else 1
-        return 1_700_000_000_000_000 + days * 86_400_000_000 * (self._looks % 5)
+        days = -self._looks if self._looks % 2 else self._looks
+        return 1_700_000_000_000_000 + days * 86_400_000_000
 
     def monotonic(self) -> float:
         return self.now
@@ -87,6 +88,7 @@ class Stage:
         self.durable: dict[str, bytes] = {}
         self.stored: dict[str, bytes] = {}
         self.taken_for_dead: set[int] = set()
+        self.first_caller: dict[str, int] = {}
         self.returned = False
         self.told_undone = False
         self.failures: list[Exception] = []
@@ -109,9 +111,11 @@ class Stage:
     def call(self, kind: str, name: str, key: str, *, keyed: bool) -> None:
         """A request reaches the provider, whatever becomes of its answer."""
         process = self.current()
-        action = process.stop(f"{kind} {name}", DIE, LOST, FAILS, HELD)
+        action = process.stop(f"{kind} {name}", DIE, LOST, FAILS, HELD, DENIED)
         self.calls.append((kind, name, key))
         self.note("called", kind, name, key)
+        if action == DENIED:
+            raise NotApplied("the provider is busy")
         if action == FAILS:
             raise ConnectionError("it did not arrive")
         if kind == "forward" and key not in self.announced():

@@ -12,10 +12,10 @@ import sys
 
 import pytest
 from model.mutants import MUTANTS
-from model.programs import Plan, book, finish, post, scene
+from model.programs import Plan, book, finish, pay, post, scene
 from model.properties import check
 from model.scheduler import DIE, POWER, TORN, Bounds, Search
-from model.stage import BLIND, FAILS, HELD, LOST, stage
+from model.stage import BLIND, DENIED, FAILS, HELD, LOST, stage
 
 from agent_saga.recovery import claim as claiming
 from agent_saga.wal.os_port import OsPort
@@ -98,6 +98,11 @@ SCENES = {
         Plan(1, operator=True),
         post,
         Bounds(1, 1, 3, USUAL),
+    ),
+    "an operator, and inverses that are denied": (
+        Plan(1, operator=True),
+        pay,
+        Bounds(1, 1, 3, frozenset({DIE, LOST, DENIED})),
     ),
     "late requests": (Plan(1, network=True), book, Bounds(2, 2, 2, USUAL | {HELD})),
     "a late thread": (Plan(1, together=True), book, Bounds(3, 1, 1, USUAL)),

@@ -4,12 +4,14 @@ Every record goes through these tables, in the process that writes it and in eve
 table does not list is illegal: a writer raises `IllegalTransition`, a reader hands the saga to a
 human.
 
-Step: an intent without outcome is UNKNOWN; the record of it is a courtesy. A REVERSIBLE step is
-one record written after its effect, so it starts at its outcome. UNKNOWN becomes COMMITTED or
-NOT_APPLIED when a prober or a late arrival tells. Only COMMITTED and UNKNOWN steps, and those
-whose inverse did not succeed, go to COMPENSATING. A late arrival after an end shows an effect that
-stands: the step is COMMITTED again, or UNRESOLVED when its inverse had run already. Closing a step
-or a saga is a named human's act. A claim changes who acts, never where the saga stands.
+Step: an intent without outcome is UNKNOWN; the record of it is a courtesy. A REVERSIBLE step is one
+record written after its effect, so it starts at its outcome. UNKNOWN becomes COMMITTED or
+NOT_APPLIED when a prober or a late arrival tells. Only COMMITTED and UNKNOWN steps, and those whose
+inverse did not succeed, go to COMPENSATING. An inverse whose ending is in doubt is COMPENSATED when
+somebody sees that it holds, wherever the step stands by then. A late arrival after an end shows an
+effect that stands: the step is COMMITTED again, or UNRESOLVED when its inverse had run already.
+Closing a step or a saga is a named human's act. A claim changes who acts, never where the saga
+stands.
 Of a committed saga the steps after a point may be undone: then it is committed again, up to there.
 """
 
@@ -109,7 +111,14 @@ _STEP_RULES: Final[dict[str, dict[StepState, StepState]]] = {
     },
     Ev.STEP_COMPENSATING: dict.fromkeys(_UNDOABLE, _S.COMPENSATING),
     Ev.STEP_COMPENSATED: dict.fromkeys(
-        (_S.COMPENSATING, _S.COMPENSATION_UNKNOWN, _S.COMPENSATION_FAILED), _S.COMPENSATED
+        (
+            _S.COMPENSATING,
+            _S.COMPENSATION_NOT_APPLIED,
+            _S.COMPENSATION_UNKNOWN,
+            _S.COMPENSATION_FAILED,
+            _S.UNRESOLVED,
+        ),
+        _S.COMPENSATED,
     ),
     Ev.STEP_COMPENSATION_NOT_APPLIED: {
         _S.COMPENSATING: _S.COMPENSATION_NOT_APPLIED,

@@ -4,10 +4,11 @@ Rules of this part:
 
 - Every attempt is announced before it is made, then the fence is checked. All attempts carry the
   same idempotency key, here and in recovery.
-- A further attempt is made only when the earlier one is known not to have taken effect (the
+- A further attempt is made only when every earlier one is known not to have taken effect (the
   handler raised `NotApplied`, or its reconciler saw that it does not hold and nothing can arrive
   late), or when the handler is declared idempotent and its window is open. Anything else is a
-  human's case.
+  human's case. What is in doubt of earlier attempts is a fact of the log (`domain.doubt`), so it
+  counts in whichever process goes on.
 - A registered handler wins over `fn`, so that this process and recovery run the same code.
 - An inverse that says of every attempt that it had no effect may be tried again by whoever asks
   for it: it is left so, unless an earlier attempt may still have had one.
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_saga.domain import identity
 from agent_saga.domain.compensation import Compensation
+from agent_saga.domain.doubt import OBSERVED, Doubt
 from agent_saga.domain.lifecycle import StepState
 from agent_saga.domain.outcomes import Observation, read_observation
 from agent_saga.domain.records import Ev
@@ -57,6 +59,7 @@ class Undone(Enum):
     COMPENSATED = "compensated"
     FAILED = "failed"
     UNKNOWN = "unknown"
+    NOT_YET = "seen not to hold"
     CUT = "cut short"
 
 
@@ -68,10 +71,9 @@ class Attempt:
         form, kwargs, key: the call and its idempotency key.
         error: how the last attempt ended.
         over: a call that was given up while it ran has ended since.
-        unsure: an attempt without a known ending was followed by another one.
     """
 
-    __slots__ = ("error", "form", "handler", "inverse", "key", "kwargs", "over", "step", "unsure")
+    __slots__ = ("error", "form", "handler", "inverse", "key", "kwargs", "over", "step")
 
     def __init__(self, step: Step, inverse: Compensation) -> None:
         self.step = step
@@ -93,14 +95,13 @@ class Attempt:
             self.kwargs.setdefault("idempotency_key", self.key)
         self.error: BaseException | None = None
         self.over = False
-        self.unsure = False
         if step.undo_since is None:
             step.undo_since = step.scope.saga.engine.clock.monotonic()
 
     def repeats_safely(self) -> bool:
         """Say whether the handler may be called again although an attempt's ending is unknown."""
         handler = self.handler
-        if handler is None or not handler.idempotent:
+        if handler is None or not handler.idempotent or self.step.doubt is Doubt.MISSED:
             return False
         elapsed = self.step.scope.saga.engine.clock.monotonic() - (self.step.undo_since or 0.0)
         return handler.window is None or elapsed < handler.window
@@ -141,8 +142,15 @@ def _arguments(inverse: Compensation) -> dict[str, Any]:
     return recorded
 
 
-def run_inverse(step: Step, inverse: Compensation) -> Protocol[tuple[Undone, BaseException | None]]:
+def run_inverse(
+    step: Step, inverse: Compensation, *, observed: bool = False
+) -> Protocol[tuple[Undone, BaseException | None]]:
     """Undo one step, in as many attempts as are allowed and safe.
+
+    Args:
+        step: the step.
+        inverse: what undoes it.
+        observed: earlier attempts were finally seen not to hold.
 
     Returns:
         How it ended, and the error of the last attempt.
@@ -150,7 +158,9 @@ def run_inverse(step: Step, inverse: Compensation) -> Protocol[tuple[Undone, Bas
     attempt = Attempt(step, inverse)
     timing = step.scope.saga.engine.timing
     for number in range(1, timing.undo_attempts + 1):
-        cut = yield from _announced(step, inverse, number, attempt.key)
+        seq = journal.compensating(step, inverse, number, attempt.key, observed=observed)
+        observed = False  # it says nothing of the attempts that follow
+        cut = yield from _announced(step, seq)
         if cut is not None:
             return Undone.CUT, cut
         ending = yield attempt.call()
@@ -164,16 +174,13 @@ def run_inverse(step: Step, inverse: Compensation) -> Protocol[tuple[Undone, Bas
             cut = yield Sleep(timing.undo_delay * 2 ** (number - 1))
             if cut is not None:
                 return Undone.CUT, cut
-            if attempt.unsure and not attempt.repeats_safely():
+            if step.doubt and not attempt.repeats_safely():
                 break  # the window closed meanwhile
     return _given_up(step, attempt), attempt.error
 
 
-def _announced(
-    step: Step, inverse: Compensation, number: int, key: str
-) -> Protocol[BaseException | None]:
+def _announced(step: Step, seq: int) -> Protocol[BaseException | None]:
     saga = step.scope.saga
-    seq = journal.compensating(step, inverse, number, key)
     cut = None
     if not step.tool.reversible:
         cut = yield Durable(seq)
@@ -225,12 +232,12 @@ def _after_failure(  # noqa: PLR0911 - each way an attempt can end is one line
         step.undo_left = attempt
         return _unknown(step, error, running=True)
     if seen.reversed_ is False and returned:
-        return _known_not_applied(step, attempt, error)
+        return _known_not_applied(step, attempt, error, observed=_inverse_quiet(step))
     if attempt.repeats_safely():
+        step.ended_at = step.scope.saga.engine.clock.monotonic()
         journal.step_event(
             step, Ev.STEP_COMPENSATION_UNKNOWN, error=error_text(error), repeats=True
         )
-        attempt.unsure = True
         return None
     if not returned:
         return _unknown(step, error)
@@ -249,10 +256,13 @@ def _refused_arguments(attempt: Attempt, error: BaseException) -> bool:
     return never_ran(attempt.form.fn, error, (), attempt.kwargs)
 
 
-def _known_not_applied(step: Step, attempt: Attempt, error: BaseException) -> Undone | None:
-    journal.step_event(
-        step, Ev.STEP_COMPENSATION_NOT_APPLIED, by="handler", error=error_text(error)
-    )
+def _known_not_applied(
+    step: Step, attempt: Attempt, error: BaseException, *, observed: bool = False
+) -> Undone | None:
+    told: dict[str, object] = {"by": "handler", "error": error_text(error)}
+    if observed:
+        told |= {"by": "reconciler", OBSERVED: True}
+    journal.step_event(step, Ev.STEP_COMPENSATION_NOT_APPLIED, **told)
     return Undone.FAILED if _refused_arguments(attempt, error) else None
 
 
@@ -264,27 +274,26 @@ def _unknown(step: Step, error: BaseException, *, running: bool = False) -> Undo
 
 
 def _given_up(step: Step, attempt: Attempt) -> Undone:
-    """Every attempt is used up; what is known of the last one does not hold for an unsure one."""
+    """Every attempt is used up; what the last one says of itself settles none before it."""
     if step.state is StepState.COMPENSATION_UNKNOWN:
         return Undone.UNKNOWN
-    if attempt.unsure:
+    if not step.doubt:
+        return Undone.FAILED
+    if step.state is StepState.COMPENSATION_NOT_APPLIED:
         told = error_text(attempt.error)
         journal.step_event(step, Ev.STEP_COMPENSATION_FAILED, error=told)
-    return Undone.FAILED
-
-
-_TRIED = (StepState.COMPENSATION_UNKNOWN, StepState.COMPENSATION_FAILED)
+    return Undone.UNKNOWN
 
 
 def tried_before(step: Step, inverse: Compensation) -> Protocol[Undone | None]:
     """Judge a step whose inverse was tried before, here, in a savepoint or in a process that died.
 
     Returns:
-        None when the inverse may be tried; COMPENSATED when its reconciler sees that it holds;
-        otherwise how it ended, which is a human's case.
+        None when the inverse may be tried, NOT_YET when that is because its reconciler finally saw
+        that it does not hold; COMPENSATED when it saw that it holds; otherwise how it ended, which
+        is a human's case.
     """
-    arrived_after_it = step.state is StepState.UNRESOLVED and step.undo_since is not None
-    if step.state not in _TRIED and not arrived_after_it:
+    if not step.doubt:
         return None
     attempt = Attempt(step, inverse)
     seen = yield from _observed(step, attempt)
@@ -299,7 +308,7 @@ def tried_before(step: Step, inverse: Compensation) -> Protocol[Undone | None]:
         )
         return Undone.COMPENSATED
     if seen.reversed_ is False and _inverse_quiet(step):
-        return None
+        return Undone.NOT_YET
     if attempt.repeats_safely():
         return None
     return Undone.FAILED if step.state is StepState.COMPENSATION_FAILED else Undone.UNKNOWN
@@ -312,7 +321,7 @@ def _still_runs(step: Step) -> bool:
 
 def _inverse_remaining(step: Step) -> float:
     """Return for how long an attempt at the inverse without an answer may still arrive."""
-    if step.state is StepState.COMPENSATION_FAILED:
+    if step.doubt < Doubt.OPEN:
         return 0.0
     engine = step.scope.saga.engine
     bound = step.tool.settle_after

@@ -14,6 +14,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from agent_saga.domain.compensation import Compensation
+from agent_saga.domain.doubt import OBSERVED, Doubt, doubt_after
 from agent_saga.domain.lifecycle import SagaState, StepState, saga_after, scope_after, step_after
 from agent_saga.domain.records import Ev
 from agent_saga.engine.payloads import (
@@ -269,6 +270,8 @@ def committed(step: Step, event: str = Ev.STEP_COMMITTED) -> tuple[int, AgentSag
         fields["missing"] = masked(step.missing)[0]
     if step.via != "forward":
         fields["via"] = literal(step.via)
+    if event == Ev.STEP_LATE:
+        step.doubt = doubt_after(step.doubt, step.state, event)
     seq = step_record(step, event, composed(fields))
     step.give_up_encoded()
     return seq, problem
@@ -305,11 +308,16 @@ def _ending(step: Step, event: str, payload: Fragment) -> int:
 # --- steps going back ----------------------------------------------------------------------------
 
 
-def compensating(step: Step, inverse: Compensation, number: int, key: str) -> int:
-    """Announce an attempt of an inverse."""
+def compensating(
+    step: Step, inverse: Compensation, number: int, key: str, *, observed: bool = False
+) -> int:
+    """Announce an attempt of an inverse; `observed`: earlier ones were seen not to hold."""
     record, _ = recorded_inverse(inverse, step.tool.name)
-    payload = compose(attempt=count(number), inverse=record, idempotency_key=opaque(key))
-    return step_record(step, Ev.STEP_COMPENSATING, payload)
+    fields = {"attempt": count(number), "inverse": record, "idempotency_key": opaque(key)}
+    if observed:
+        fields[OBSERVED] = _TRUE
+        step.doubt = Doubt.NONE
+    return step_record(step, Ev.STEP_COMPENSATING, composed(fields))
 
 
 def compensated(step: Step, number: int) -> int:
@@ -319,4 +327,7 @@ def compensated(step: Step, number: int) -> int:
 
 def step_event(step: Step, event: str, **fields: Any) -> int:
     """Record any other change of a step."""
-    return step_record(step, event, masked(fields)[0])
+    doubt = doubt_after(step.doubt, step.state, event, observed=OBSERVED in fields)
+    seq = step_record(step, event, masked(fields)[0])
+    step.doubt = doubt
+    return seq

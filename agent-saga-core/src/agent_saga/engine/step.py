@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from agent_saga.domain import identity
 from agent_saga.domain.compensation import Compensation
+from agent_saga.domain.doubt import Doubt
 from agent_saga.domain.lifecycle import StepState, step_after
 from agent_saga.domain.report import StepLine
 from agent_saga.errors import one_line
@@ -56,6 +57,7 @@ class Step(Struct, eq=False):
         in_flight, running: see the rules of this part.
         undo_tries: how often its inverse was announced by processes that are gone.
         undo_since: the monotonic time at which its inverse was first tried, or None.
+        doubt: what earlier attempts at its inverse may have done.
         undo_left: the attempt at its inverse that was given up while it ran, or None.
         approved_by, approved_rules: who let the effect through, and under which rules.
         call: what the gate judged and what was taken for it; None where nothing is judged.
@@ -112,6 +114,7 @@ class Step(Struct, eq=False):
     undo_tries: int = 0
     undo_since: float | None = None
     undo_left: Attempt | None = None
+    doubt: Doubt = Doubt.NONE
     replayable: bool = True
     shown: bool = False
     requests: tuple[ApprovalRequest, ...] = ()
@@ -165,6 +168,7 @@ class Step(Struct, eq=False):
         self.answered = True
         self.first_at = None
         self.undo_since = self.undo_left = None
+        self.doubt = Doubt.NONE
         self.undo_tries = 0
 
     def retake(self, call: Invocation) -> None:

@@ -330,12 +330,12 @@ def _tried(
 ) -> Protocol[tuple[Undone, BaseException | None]]:
     """Run an inverse, unless an earlier attempt at it forbids that."""
     undone = yield from tried_before(step, inverse)
-    if undone is None and not retry and _used_up(step):
-        known = step.state is StepState.COMPENSATION_NOT_APPLIED
-        undone = Undone.FAILED if known else Undone.UNKNOWN
-    if undone is not None:
+    observed = undone is Undone.NOT_YET
+    if undone is not None and not observed:
         return undone, None
-    return (yield from run_inverse(step, inverse))
+    if not retry and _used_up(step):
+        return Undone.UNKNOWN if step.doubt else Undone.FAILED, None
+    return (yield from run_inverse(step, inverse, observed=observed))
 
 
 def _used_up(step: Step) -> bool:

@@ -27,6 +27,7 @@ from typing import Any
 
 from agent_saga.domain import identity
 from agent_saga.domain.compensation import Compensation
+from agent_saga.domain.doubt import OBSERVED, doubt_after
 from agent_saga.domain.effective import facts_of
 from agent_saga.domain.fold import fork_in, only_of
 from agent_saga.domain.lifecycle import saga_after, step_after
@@ -123,7 +124,10 @@ def _step(
     if step is None:
         step = _new_step(saga, scopes, record, facts)
         step.ended_at = dead_since
-    step.state = step_after(step.state, record.event)
+    before = step.state
+    step.state = step_after(before, record.event)
+    observed = facts.get(OBSERVED) is True
+    step.doubt = doubt_after(step.doubt, before, record.event, observed=observed)
     if record.event == Ev.STEP_INTENT and (
         step.first_at is None or step.generation != record.generation
     ):
