@@ -2,8 +2,9 @@
 
 Rules of this part:
 
-- The tools in the graph's tool nodes, those of its subgraphs included, are replaced by wrapped
-  ones: the graph that was given has them too.
+- The tools in the graph's tool nodes are replaced by wrapped ones, wherever the nodes are found
+  (see `discovery`): the graph that was given has them too. A tool that is not found does not run
+  (see `unseen`).
 - Every tool must be declared; one error names all that are not.
 - The agent that comes back is of a subclass of the agent's own class: whatever else it can do
   (`get_state`, `get_graph`, `stream_events`, …) it still does, and what serves compiled graphs, a
@@ -16,12 +17,12 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.prebuilt import ToolNode
 from langgraph.pregel import Pregel
 
 from agent_saga.errors import ConfigurationError
 from agent_saga.kit.agent_kit import AgentKit
 from agent_saga.kit.frameworks.declarations import Declarations
+from agent_saga_langgraph.discovery import tool_nodes
 from agent_saga_langgraph.plans import Asked
 from agent_saga_langgraph.running import saga_run, saga_run_sync
 from agent_saga_langgraph.streams import saga_stream, saga_stream_sync
@@ -62,18 +63,13 @@ def saga_agent(
         )
     if isinstance(agent, SagaAgent):
         raise ConfigurationError("The agent's runs are boundaries already.")
-    nodes = _tool_nodes(agent)
-    found = {name: tool for node in nodes for name, tool in node.tools_by_name.items()}
+    nodes = tool_nodes(agent)
+    found = {id(tool): tool for node in nodes for tool in node.tools_by_name.values()}
     wrapped = dict(zip(found, wrap_tools(found.values(), tools or {}, kit=kit), strict=True))
     for node in nodes:
-        node.tools_by_name.update({name: wrapped[name] for name in node.tools_by_name})
+        own = {name: wrapped[id(tool)] for name, tool in node.tools_by_name.items()}
+        node.tools_by_name.update(own)
     return _bounded(agent, {"kit": kit, "on_tool_failure": on_tool_failure})
-
-
-def _tool_nodes(agent: Any) -> list[ToolNode]:
-    graphs = [agent, *[graph for _, graph in agent.get_subgraphs(recurse=True)]]
-    bound = [node.bound for graph in graphs for node in graph.nodes.values()]
-    return [node for node in bound if isinstance(node, ToolNode)]
 
 
 class SagaAgent:

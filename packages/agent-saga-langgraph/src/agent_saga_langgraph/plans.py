@@ -36,6 +36,7 @@ from agent_saga_langgraph.attempts import History, attempts_of
 from agent_saga_langgraph.effects import failing
 from agent_saga_langgraph.lineage import Lineage
 from agent_saga_langgraph.threads import SAGA, Thread
+from agent_saga_langgraph.unseen import listening
 
 ON_TOOL_FAILURE = ("continue", "rollback", "ask")
 ON_BRANCH = ("refuse", "keep")
@@ -141,6 +142,7 @@ class Plan:
             attempts_of(_engines_saga(handle), self._history)
         with contextlib.ExitStack() as stack:
             stack.enter_context(failing(self._on_tool_failure))
+            stack.enter_context(listening(self._kit))
             if self._answers is not None:
                 stack.enter_context(answering(self._answers))
             yield

@@ -47,6 +47,7 @@ from agent_saga.kit.frameworks.declarations import (
 )
 from agent_saga.kit.tools import tool as bare_tool
 from agent_saga_langgraph.effects import KEY, Effect, calling
+from agent_saga_langgraph.unseen import announced
 
 if TYPE_CHECKING:
     from agent_saga.kit.agent_kit import AgentKit
@@ -111,7 +112,9 @@ def wrap_tools(
     idle = sorted(set(declarations) - names)
     if idle:
         raise ConfigurationError(
-            f"There is no tool {', '.join(idle)}; the tools are {', '.join(sorted(names))}."
+            f"There is no tool {', '.join(idle)}; the tools are {', '.join(sorted(names))}.",
+            fix="What a middleware brings at run time is declared to SagaMiddleware(kit, "
+            "tools={…}), listed last; what a function calls itself, with wrap_tool(…).",
         )
     found = {t.name: declarations.get(t.name) or from_policy(kit, t.name) for t in given}
     missing = [t.name for t in given if not is_wrapped(t) and found[t.name] is None]
@@ -301,11 +304,27 @@ def _class_of(base: type[BaseTool]) -> type[BaseTool]:
         finally:
             calling.reset(token)
 
+    def run(self: BaseTool, *args: Any, **kwargs: Any) -> Any:
+        token = announced.set(True)
+        try:
+            return base.run(self, *args, **kwargs)
+        finally:
+            announced.reset(token)
+
+    async def arun(self: BaseTool, *args: Any, **kwargs: Any) -> Any:
+        token = announced.set(True)
+        try:
+            return await base.arun(self, *args, **kwargs)
+        finally:
+            announced.reset(token)
+
     body = {
         "__doc__": base.__doc__,
         "__module__": base.__module__,
         "invoke": functools.wraps(base.invoke)(invoke),
         "ainvoke": functools.wraps(base.ainvoke)(ainvoke),
+        "run": functools.wraps(base.run)(run),
+        "arun": functools.wraps(base.arun)(arun),
     }
     return _classes.setdefault(base, type(base.__name__, (base,), body))
 
