@@ -11,7 +11,7 @@ from compaction.logs import broken, readable
 from agent_saga import CompactionRefused, ConfigurationError, FileWAL, MemoryWAL
 from agent_saga.domain.records import Ev
 from agent_saga.recovery.survey import look, survey
-from agent_saga.wal import switch
+from agent_saga.wal import exchange
 from agent_saga.wal.departed import has_departed, writers_that_left
 from agent_saga.wal.os_port import OsPort
 from agent_saga.wal.reader import scan_log, writers_of
@@ -377,7 +377,7 @@ def test_a_saga_that_is_written_about_meanwhile_does_not_leave(path, writer, mon
     past, late = writer(), writer()
     filled(past)
     past.close()
-    write_plan = switch.write_plan
+    write_plan = exchange.write_plan
     from agent_saga.wal import compaction
 
     rewrite = compaction.rewrite
@@ -390,7 +390,7 @@ def test_a_saga_that_is_written_about_meanwhile_does_not_leave(path, writer, mon
         return new
 
     monkeypatch.setattr(compaction, "rewrite", slow)
-    assert write_plan is switch.write_plan
+    assert write_plan is exchange.write_plan
     done = writer().wal.compact(grace_seconds=0)
     assert struck
     assert done.sagas == 39

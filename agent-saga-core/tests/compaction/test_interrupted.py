@@ -15,7 +15,7 @@ from compaction.logs import Quick, Writer, broken, readable, settled
 
 from agent_saga.domain.records import Ev
 from agent_saga.errors import WALError
-from agent_saga.wal import switch
+from agent_saga.wal import exchange
 from agent_saga.wal.os_port import OsPort
 from agent_saga_testing.faults import CALLS, FOR_EVER, SimulatedCrash
 from agent_saga_testing.power import PowerLossPort, lose_everything
@@ -99,7 +99,7 @@ def finished(path, before):
     compactor.close()
     assert set(check(path, before)) == set(OPEN)
     names = [p.name for p in path.rglob("*")]
-    assert not [name for name in names if name.endswith(switch.DRAFT) or name == switch.PLAN]
+    assert not [name for name in names if name.endswith(exchange.DRAFT) or name == exchange.PLAN]
 
 
 def test_the_log_holds_what_it_should(made):
@@ -194,8 +194,8 @@ def test_readers_follow_a_plan_that_is_half_in_place(log, monkeypatch):
     with pytest.raises(SimulatedCrash):
         compactor.wal.compact(grace_seconds=0)
     compactor.kill()
-    assert (log / switch.PLAN).exists()
-    assert list(log.rglob("*" + switch.DRAFT))
+    assert (log / exchange.PLAN).exists()
+    assert list(log.rglob("*" + exchange.DRAFT))
     assert set(check(log, before)) == set(OPEN)
     finished(log, before)
 
@@ -205,13 +205,13 @@ def test_readers_follow_a_plan_that_is_half_in_place(log, monkeypatch):
     [b"", b"{}", b"[1]", b'{"version":1,"plan":{},"digest":"x"}', b"\xff" * 9, b"[" * 100_000],
 )
 def test_a_plan_that_cannot_be_read_stops_reading_and_is_named(log, plan):
-    (log / switch.PLAN).write_bytes(plan)
+    (log / exchange.PLAN).write_bytes(plan)
     with pytest.raises(WALError, match="being compacted") as error:
         readable(log)
     assert error.value.fix
     with pytest.raises(WALError, match="being compacted"):
         Writer(log, Quick()).wal.compact(grace_seconds=0)
-    (log / switch.PLAN).unlink()
+    (log / exchange.PLAN).unlink()
     assert set(OPEN) <= set(readable(log)[0])
 
 
@@ -220,7 +220,7 @@ def test_a_plan_that_names_other_files_is_not_followed(log, tmp_path, name):
     writer = next((log / "writers").iterdir()).name
     victim = tmp_path / "victim"
     victim.write_text("mine")
-    switch.write_plan(OsPort(), str(log), {writer: switch.Switch(gone=[name])})
+    exchange.write_plan(OsPort(), str(log), {writer: exchange.Exchange(gone=[name])})
     with pytest.raises(WALError, match="being compacted"):
         Writer(log, Quick()).wal.compact(grace_seconds=0)
     assert victim.read_text() == "mine"
@@ -234,7 +234,7 @@ def test_drafts_that_a_crash_left_are_removed(log):
     with pytest.raises(SimulatedCrash):
         compactor.wal.compact(grace_seconds=0)
     compactor.kill()
-    assert list(log.rglob("*" + switch.DRAFT))
+    assert list(log.rglob("*" + exchange.DRAFT))
     assert set(readable(log)[0]) == set(before)
     finished(log, before)
 
@@ -247,7 +247,7 @@ def test_a_full_disk_is_an_error_that_says_that_nothing_is_lost(log):
         compactor.wal.compact(grace_seconds=0)
     assert error.value.fix
     assert readable(log)[0] == before
-    assert not list(log.rglob("*" + switch.DRAFT))
+    assert not list(log.rglob("*" + exchange.DRAFT))
     compactor.kill()
 
 

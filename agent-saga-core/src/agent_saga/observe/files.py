@@ -3,6 +3,8 @@
 A pipe, a device or a socket in the place of a file would hang whoever opens it, or never end; so
 opening never waits, and what is neither a file nor a directory is refused. A directory is opened
 as one; to read it as a file is an error of the operating system.
+
+Names survive a power loss once their folder was synced.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import os
 import stat
 from typing import Final
 
-__all__ = ["open_by_name", "read_by_name"]
+__all__ = ["open_by_name", "read_by_name", "sync_folder"]
 
 _ALWAYS: Final = (
     getattr(os, "O_BINARY", 0)
@@ -49,3 +51,18 @@ def read_by_name(path: str | os.PathLike[str]) -> bytes:
     """
     with os.fdopen(open_by_name(path, os.O_RDONLY), "rb") as file:
         return file.read()
+
+
+def sync_folder(folder: str | os.PathLike[str]) -> None:
+    """Make the names in a folder survive a power loss; Windows does so by itself.
+
+    Raises:
+        OSError: it is no folder, or cannot be synced.
+    """
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from agent_saga.observe.files import open_by_name
+from agent_saga.observe.files import open_by_name, sync_folder
 from agent_saga.state.memory import MemoryStateStore
 
 if TYPE_CHECKING:
@@ -77,14 +77,4 @@ def append_line(path: Path, line: bytes, *, durable: bool) -> None:
     finally:
         os.close(descriptor)
     if made:
-        _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name == "nt":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync_folder(path.parent)

@@ -20,6 +20,7 @@ import stat
 from typing import TYPE_CHECKING, TypeVar
 
 from agent_saga.errors import StateError, StateUnavailable
+from agent_saga.observe.files import sync_folder
 from agent_saga.state import sqlite_schema as schema
 from agent_saga.state.sqlite_errors import Blocked, busy, explain, makes_suspect, until_free
 
@@ -203,7 +204,7 @@ class SQLiteFile:
 
         until_free(fill, deadline=deadline, path=self.path)
         while self._unsynced:
-            _sync_folder(self._unsynced[-1])
+            sync_folder(self._unsynced[-1])
             self._unsynced.pop()
         self._writable = True
         return connection
@@ -285,14 +286,3 @@ def _make_folder(folder: Path) -> list[Path]:
     with contextlib.suppress(FileExistsError), (folder / ".gitignore").open("x") as ignore:
         ignore.write("*\n")
     return [folder, *(place.parent for place in missing)]
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a power loss; Windows does so by itself."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from agent_saga.wal.directory import WRITERS, write_all
+from agent_saga.wal.exchange import DRAFT
 from agent_saga.wal.format import parsed
 from agent_saga.wal.gaps import gap_of
 from agent_saga.wal.limits import MAX_LINE
-from agent_saga.wal.switch import DRAFT
 from agent_saga.wal.takeover import is_recent
 from agent_saga.wal.writer import is_writer_id
 
@@ -124,7 +124,7 @@ def read_checkpoint(port: OsPort, path: str, view: View) -> Checkpoint:
     """
     try:
         stored = _stored(port, path)
-        if stored is None or view.is_switching or stored.boot != port.boot_id():
+        if stored is None or view.is_half_in_place or stored.boot != port.boot_id():
             return NO_CHECKPOINT
         found = {
             writer: _covered(port, os.path.join(path, WRITERS, writer), view.segments(writer), one)

@@ -11,7 +11,7 @@ Rules of this part:
 4. New files are written beside the old ones and synced; what leaves is attested, durably, in the
    compactor's own chain (`attestations`).
 5. Then, with every reader and claimer kept out for a moment, it is checked that nobody has written
-   about a leaving saga meanwhile, and the new files take the place of the old ones (`switch`).
+   about a leaving saga meanwhile, and the new files take the place of the old ones (`exchange`).
 
 A crash before 5 leaves files that nobody looks at; one in the middle of it leaves a plan, which
 readers follow and the next compaction finishes. Fails closed: on any doubt nothing leaves.
@@ -26,7 +26,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent_saga.errors import CompactionRefused, WALError, WALStalled
-from agent_saga.wal import switch
+from agent_saga.wal import exchange
 from agent_saga.wal.attestations import Attestation, payloads
 from agent_saga.wal.candidates import Candidates, surveyed
 from agent_saga.wal.directory import WRITERS, check_readable
@@ -112,16 +112,16 @@ def finish(port: OsPort, path: str) -> None:
         OSError: it could not be done; it can be tried again.
         WALCorrupt: what was being put in place cannot be read.
     """
-    if switch.read_plan(port, path) is not None:
+    if exchange.read_plan(port, path) is not None:
         with ExitStack() as held:
             held.callback(_exclusive(port, path).close)
-            plan = switch.read_plan(port, path)
+            plan = exchange.read_plan(port, path)
             if plan is not None:
                 port.sync_directory(path)
-                switch.apply(port, path, plan)
+                exchange.apply(port, path, plan)
         if plan is not None:
-            switch.settle(port, path, plan)
-    switch.discard_drafts(port, path)
+            exchange.settle(port, path, plan)
+    exchange.discard_drafts(port, path)
 
 
 def _compacted(port: OsPort, path: str, attest: Attest, before: int) -> Compacted | None:
@@ -148,11 +148,11 @@ def _put_in_place(port: OsPort, path: str, found: Candidates, new: Rewritten) ->
     with ExitStack() as held:
         held.callback(_exclusive(port, path).close)
         if _changed(port, path, found):
-            switch.discard_drafts(port, path)
+            exchange.discard_drafts(port, path)
             return None
-        switch.write_plan(port, path, new.plan)
-        switch.apply(port, path, new.plan)
-    switch.settle(port, path, new.plan)
+        exchange.write_plan(port, path, new.plan)
+        exchange.apply(port, path, new.plan)
+    exchange.settle(port, path, new.plan)
     return Compacted(
         len(found.leaving.sagas), new.records, len(new.writers), new.shrunk, found.kept
     )
@@ -161,8 +161,8 @@ def _put_in_place(port: OsPort, path: str, found: Candidates, new: Rewritten) ->
 def _take_back(port: OsPort, path: str) -> None:
     """After an error: leave nothing behind, unless the plan may already hold."""
     try:
-        if switch.read_plan(port, path) is None:
-            switch.discard_drafts(port, path)
+        if exchange.read_plan(port, path) is None:
+            exchange.discard_drafts(port, path)
     except (OSError, WALError):
         _log.debug("What a failed compaction left stays until the next one.", exc_info=True)
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from agent_saga.domain.records import Ev
 from agent_saga.wal.candidates import Candidates, WriterState
 from agent_saga.wal.directory import WRITERS, write_all
+from agent_saga.wal.exchange import DRAFT, Exchange, Plan
 from agent_saga.wal.gaps import GAP, GrowingGap, digest_of, gap_of
 from agent_saga.wal.scan import EnvelopeScan
 from agent_saga.wal.segments import LAST_SIZE
-from agent_saga.wal.switch import DRAFT, Plan, Switch
 
 if TYPE_CHECKING:
     from agent_saga.wal.os_port import OsPort
@@ -71,10 +71,10 @@ def rewrite(port: OsPort, path: str, found: Candidates) -> Rewritten:
         if writer in found.leaving.writers or state.empty or state.spare:
             one = _Writer(port, path, writer, state, leaving)
             one.run()
-            if one.switch != Switch():
-                plan[writer] = one.switch
+            if one.exchange != Exchange():
+                plan[writer] = one.exchange
             gaps += [(writer, digest) for digest in one.gaps]
-            if one.switch.leaves:
+            if one.exchange.leaves:
                 writers.append((writer, state.expected - 1, one.last.decode("ascii")))
             records += one.records
             shrunk += one.shrunk
@@ -92,7 +92,7 @@ class _Writer:
         self.folder = os.path.join(path, WRITERS, writer)
         self.state = state
         self.leaving = leaving
-        self.switch = Switch()
+        self.exchange = Exchange()
         self.gaps: list[str] = []
         self.records = self.shrunk = 0
         self.last = b""
@@ -117,7 +117,7 @@ class _Writer:
         if self.state.dead and self.state.whole and not self._stays and self.last:
             self._leave()
         else:
-            self.switch = Switch(self._fresh, self._gone)
+            self.exchange = Exchange(self._fresh, self._gone)
 
     def _take(self, line: bytes, event: bytes, saga: bytes, _epoch: bytes) -> None:
         leaves = saga in self.leaving if saga else event in _OWN
@@ -171,7 +171,7 @@ class _Writer:
             if name not in self._gone and name not in self._fresh:
                 self.shrunk += self.port.stat(os.path.join(self.folder, name)).st_size
         self.gaps = []
-        self.switch = Switch(leaves=True)
+        self.exchange = Exchange(leaves=True)
 
 
 def _records_in(lines: list[tuple[bytes, bytes, bool]]) -> int:

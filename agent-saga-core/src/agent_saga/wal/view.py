@@ -20,9 +20,9 @@ from typing import Final, Self
 from agent_saga.errors import WALPathError, WALStalled
 from agent_saga.wal.descriptor import HeldDescriptor
 from agent_saga.wal.directory import WRITERS
+from agent_saga.wal.exchange import DRAFT, Plan, read_plan
 from agent_saga.wal.lines import segments_in
 from agent_saga.wal.os_port import OsPort
-from agent_saga.wal.switch import DRAFT, Plan, read_plan
 
 __all__ = ["DirectoryLock", "View"]
 
@@ -102,14 +102,14 @@ class View:
             raise
 
     @property
-    def is_switching(self) -> bool:
+    def is_half_in_place(self) -> bool:
         """Whether a compaction is only half in place."""
         return bool(self._plan)
 
     def leaves(self, writer: str) -> bool:
         """Whether a writer has left, and only its folder is still there."""
-        switch = self._plan.get(writer)
-        return switch is not None and switch.leaves
+        exchange = self._plan.get(writer)
+        return exchange is not None and exchange.leaves
 
     def segments(self, writer: str) -> list[str]:
         """The names of the files that are a writer's segments, in order.
@@ -121,12 +121,12 @@ class View:
             return []
         folder = os.path.join(self._path, WRITERS, writer)
         names = segments_in(self._port, folder)
-        switch = self._plan.get(writer)
-        if switch is None:
+        exchange = self._plan.get(writer)
+        if exchange is None:
             return names
         there = set(self._port.listdir(folder))
-        fresh = {name for name in switch.fresh if name + DRAFT in there}
-        gone = set(switch.gone) - set(switch.fresh)
+        fresh = {name for name in exchange.fresh if name + DRAFT in there}
+        gone = set(exchange.gone) - set(exchange.fresh)
         known = sorted({*names, *fresh} - gone)
         return [name + DRAFT if name in fresh else name for name in known]
 

@@ -19,7 +19,7 @@ from agent_saga.cli.switches import (
     switch_of,
     switches_of,
 )
-from agent_saga.controls.switch.kill_switch import Set
+from agent_saga.controls.switch.acting import Set
 from agent_saga.controls.switch.refusals import QUARANTINE
 
 __all__ = ["command"]

@@ -28,8 +28,8 @@ from agent_saga.wal.writer import is_writer_id
 __all__ = [
     "DRAFT",
     "PLAN",
+    "Exchange",
     "Plan",
-    "Switch",
     "apply",
     "discard_drafts",
     "read_plan",
@@ -42,7 +42,7 @@ DRAFT: Final = ".new"
 _MOST: Final = 64 * 1024 * 1024
 
 
-class Switch(msgspec.Struct, frozen=True):
+class Exchange(msgspec.Struct, frozen=True):
     """What happens to the files of one writer.
 
     `fresh` names the segments whose new files lie beside them, `gone` those that are removed;
@@ -54,7 +54,7 @@ class Switch(msgspec.Struct, frozen=True):
     leaves: bool = False
 
 
-Plan = dict[str, Switch]
+Plan = dict[str, Exchange]
 """By writer."""
 
 
@@ -102,7 +102,9 @@ def read_plan(port: OsPort, path: str) -> Plan | None:
         stored = msgspec.json.decode(data, type=_Stored)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _unreadable(path) from error
-    names = [name for switch in stored.plan.values() for name in (*switch.fresh, *switch.gone)]
+    names = [
+        name for exchange in stored.plan.values() for name in (*exchange.fresh, *exchange.gone)
+    ]
     if (
         stored.version != 1
         or stored.digest != _digest(stored.plan)
@@ -123,13 +125,13 @@ def apply(port: OsPort, path: str, plan: Plan) -> None:
     Raises:
         OSError: something could not be done; it can be done again.
     """
-    for writer, switch in sorted(plan.items()):
+    for writer, exchange in sorted(plan.items()):
         folder = os.path.join(path, WRITERS, writer)
-        for name in switch.fresh:
+        for name in exchange.fresh:
             with contextlib.suppress(FileNotFoundError):
                 port.replace(os.path.join(folder, name + DRAFT), os.path.join(folder, name))
-        _remove(port, folder, switch.gone)
-        if switch.leaves:
+        _remove(port, folder, exchange.gone)
+        if exchange.leaves:
             _remove_folder(port, folder)
 
 
@@ -139,8 +141,8 @@ def settle(port: OsPort, path: str, plan: Plan) -> None:
     Raises:
         OSError: something could not be synced; the plan stays, and whoever compacts next goes on.
     """
-    for writer, switch in sorted(plan.items()):
-        if not switch.leaves:
+    for writer, exchange in sorted(plan.items()):
+        if not exchange.leaves:
             port.sync_directory(os.path.join(path, WRITERS, writer))
     port.sync_directory(os.path.join(path, WRITERS))
     _remove(port, path, [PLAN])
