@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # what is loaded late, for type checkers
     from agent_saga.kit.frameworks.declarations import compensable as compensable
     from agent_saga.kit.frameworks.declarations import irreversible as irreversible
     from agent_saga.kit.frameworks.declarations import read_only as read_only
+    from agent_saga.kit.scopes import last_report as last_report
     from agent_saga_crewai.agent import SagaAgent as SagaAgent
     from agent_saga_crewai.agent import saga_agent as saga_agent
     from agent_saga_crewai.asking import CrewApprovals as CrewApprovals
@@ -24,7 +25,6 @@ if TYPE_CHECKING:  # what is loaded late, for type checkers
     from agent_saga_crewai.asking import ask_human as ask_human
     from agent_saga_crewai.asking import deny as deny
     from agent_saga_crewai.effects import ToolReported as ToolReported
-    from agent_saga_crewai.running import last_report as last_report
     from agent_saga_crewai.running import saga_run as saga_run
     from agent_saga_crewai.running import saga_run_sync as saga_run_sync
     from agent_saga_crewai.streams import saga_stream as saga_stream
@@ -53,7 +53,7 @@ _HOME = {
     "compensable": "agent_saga.kit.frameworks.declarations",
     "deny": ".asking",
     "irreversible": "agent_saga.kit.frameworks.declarations",
-    "last_report": ".running",
+    "last_report": "agent_saga.kit.scopes",
     "read_only": "agent_saga.kit.frameworks.declarations",
     "safe_tool": ".tools",
     "saga_agent": ".agent",

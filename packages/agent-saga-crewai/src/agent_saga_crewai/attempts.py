@@ -22,19 +22,16 @@ import threading
 from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from agent_saga.domain.lifecycle import StepState
-from agent_saga.errors import ReplayConflict
+from agent_saga.kit.frameworks import attempts
+from agent_saga.kit.frameworks.attempts import equal, stands, unsettled
 from agent_saga_crewai.place import Place
 
 if TYPE_CHECKING:
     from agent_saga.engine.saga import Saga
     from agent_saga.engine.step import Step
     from agent_saga.engine.tool import Tool
-
-_OPEN = (StepState.UNKNOWN, StepState.INTENT)
-_STANDS = (*_OPEN, StepState.COMMITTED, StepState.KEPT)
 
 
 class Attempts:
@@ -56,12 +53,12 @@ class Attempts:
         for step, (place, mac, number) in recorded:
             count = (place, step.tool.name, mac)
             self._numbers[count] = max(self._numbers[count], number)
-        self._left = {
-            step.id
+        self._left = attempts.Left(
+            step
             for step, (place, mac, number) in recorded
             if _may_return(step, last=number == self._numbers[place, step.tool.name, mac])
             and (wanted is None or step.key[-1] in wanted)
-        }
+        )
         if wanted is not None:
             self._asked.update(_questions(saga))
 
@@ -79,11 +76,11 @@ class Attempts:
             mac: the arguments' fingerprint.
         """
         with self._lock:
-            if any(_equal(one, tool, mac) and not one.keyed for one in _unsettled_of(saga)):
+            if any(equal(one, tool, mac) for one in attempts.unnamed(saga)):
                 return None
             step = self._earlier(saga, tool, place, mac)
             if step is not None:
-                self._left.discard(step.id)
+                self._left.take(step)
                 self._made[step.key[-1]] = execution
                 return step.key[-1]
             count = (place, tool.name, mac.hex())
@@ -104,8 +101,8 @@ class Attempts:
             self._seen.add(place)
             for step in tuple(saga.keyed.values()):
                 own = self._made.get(step.key[-1]) is execution and _at(step) == place
-                if own and _stands(step):
-                    self._left.add(step.id)
+                if own and stands(step):
+                    self._left.add(step)
 
     def left(self, saga: Saga) -> list[str]:
         """Return the keys of what earlier parts of the run did, and this one has not yet."""
@@ -126,40 +123,24 @@ class Attempts:
             left = self._left_of(saga)
         found = [step for step in left if everywhere or _at(step) in self._seen]
         if found:
-            names = ", ".join(sorted({step.tool.name for step in found}))
-            raise ReplayConflict(
-                f"An earlier part of this run called {names}; the part that began again took "
-                "another way.",
-                fix="Begin anew under another key.",
+            raise attempts.another_way(
+                found, "An earlier part of this run", "Begin anew under another key."
             )
 
     def _earlier(self, saga: Saga, tool: Tool, place: Place, mac: bytes) -> Step | None:
-        equal = [
+        same = [
             step
             for step in tuple(saga.keyed.values())
-            if _equal(step, tool, mac) and _read(step) is not None
+            if equal(step, tool, mac) and _read(step) is not None
         ]
-        open_ended = [step for step in equal if _unsettled(step)]
+        open_ended = [step for step in same if unsettled(step)]
         if open_ended:
             return open_ended[0]
-        waiting = [step for step in equal if step.id in self._left and _at(step) == place]
+        waiting = [step for step in same if step in self._left and _at(step) == place]
         return min(waiting, key=_number, default=None)
 
     def _left_of(self, saga: Saga) -> list[Step]:
-        left = [step for step in tuple(saga.keyed.values()) if step.id in self._left]
-        return [step for step in left if _stands(step) and step.key[-1] not in self._made]
-
-
-def _equal(step: Step, tool: Tool, mac: bytes) -> bool:
-    return step.tool.name == tool.name and step.mac == mac
-
-
-def _unsettled_of(saga: Saga) -> list[Step]:
-    return [step for step in tuple(saga.unsettled.values()) if _unsettled(step)]
-
-
-def _stands(step: Step) -> bool:
-    return step.state in _STANDS and not step.tool.reversible
+        return [step for step in self._left.unmet(saga) if step.key[-1] not in self._made]
 
 
 def _may_return(step: Step, *, last: bool) -> bool:
@@ -169,12 +150,7 @@ def _may_return(step: Step, *, last: bool) -> bool:
     """
     if step.tool.reversible:
         return True
-    return step.state in _STANDS or (step.state is StepState.NOT_APPLIED and last)
-
-
-def _unsettled(step: Step) -> bool:
-    tool = step.tool
-    return step.state in _OPEN and not step.in_flight and not (tool.repeatable or tool.reversible)
+    return stands(step) or (step.state is StepState.NOT_APPLIED and last)
 
 
 def _read(step: Step) -> tuple[Place, str, int] | None:
@@ -210,20 +186,14 @@ def _number(step: Step) -> int:
     return 0 if mark is None else mark[2]
 
 
-_attempts: WeakKeyDictionary[Saga, Attempts] = WeakKeyDictionary()
-_lock = threading.Lock()
+_attempts: attempts.PerSaga[Attempts] = attempts.PerSaga()
 
 
 def attempts_of(saga: Saga) -> Attempts:
     """Return how this package counts the steps of a saga."""
-    with _lock:
-        found = _attempts.get(saga)
-        if found is None:
-            found = _attempts[saga] = Attempts(saga)
-        return found
+    return _attempts.of(saga, lambda: Attempts(saga))
 
 
 def began_again(saga: Saga, again: Iterable[str] | None) -> None:
     """Count the steps of a saga anew: a run has begun that may come to recorded ones again."""
-    with _lock:
-        _attempts[saga] = Attempts(saga, again)
+    _attempts.of(saga, lambda: Attempts(saga, again), anew=True)

@@ -19,54 +19,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import functools
-import inspect
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
 from crewai.tools.tool_failure import ToolFailure, ToolFailureReason
 
-from agent_saga.controls.approvals import request_id
 from agent_saga.controls.waiting import answers_here
-from agent_saga.domain import identity
-from agent_saga.engine.asking import FAILURE_RULE, asked_about_failure
 from agent_saga.engine.boundary import current_scope
 from agent_saga.engine.drive_async import AsyncDriver
 from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.requests import Protocol
 from agent_saga.engine.scope import Scope
 from agent_saga.engine.wrap import Invocation, SagaTool
-from agent_saga.errors import (
-    ApprovalDenied,
-    ApprovalPending,
-    ConfigurationError,
-    Halted,
-    NoBoundary,
-    NotApplied,
-    Quarantined,
-    RefusedError,
-    SagaClosed,
-    SagaFenced,
-    SagaForked,
-    SagaUnwinding,
-    UndeclaredTool,
-    one_line,
-)
-from agent_saga.plugins.callables import is_async_callable
+from agent_saga.errors import ApprovalPending, RefusedError
+from agent_saga.kit.frameworks import failures, functions
+from agent_saga.kit.frameworks.boundaries import check_kit
 from agent_saga.wal.encoding import mac
-from agent_saga_crewai.asking import question_of
+from agent_saga_crewai.asking import HumanAsked, question_of
 from agent_saga_crewai.attempts import attempts_of
 from agent_saga_crewai.runs import Run, RunEnded, located
 from agent_saga_crewai.telling import step_ended
-
-if TYPE_CHECKING:
-    from agent_saga.engine.step import Step
-
-KEY: Final = "idempotency_key"
-_FAULTS: Final = (
-    *(ConfigurationError, Halted, NoBoundary, Quarantined, SagaClosed, SagaFenced, SagaForked),
-    *(SagaUnwinding, UndeclaredTool),
-)
 
 calling: contextvars.ContextVar[Any] = contextvars.ContextVar(
     "agent_saga_crewai_call", default=None
@@ -88,29 +60,7 @@ class ToolReported(Exception):
 
 def reporting(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that raises what it would return as a `ToolFailure`."""
-    signature = inspect.signature(fn)
-
-    def bound(args: Any, kwargs: Any) -> None:
-        try:
-            signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise NotApplied(f"its arguments do not fit: {error}") from error
-
-    if is_async_callable(fn):
-
-        @functools.wraps(fn)
-        async def arun(*args: Any, **kwargs: Any) -> Any:
-            bound(args, kwargs)
-            return _no_failure(await fn(*args, **kwargs))
-
-        return arun
-
-    @functools.wraps(fn)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        bound(args, kwargs)
-        return _no_failure(fn(*args, **kwargs))
-
-    return run
+    return functions.fitting(fn, _no_failure)
 
 
 def _no_failure(value: Any) -> Any:
@@ -131,26 +81,9 @@ class Effect:
         self.tool = tool
         self._answers = answers
 
-    def function(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what stands in the original's place, with its signature."""
-        form = self._coroutine() if self.tool.tool.form.is_async else self._plain()
-        replaced = functools.wraps(original)(form)
-        replaced.__dict__["agent_saga_effect"] = self
-        return replaced
-
-    def _plain(self) -> Callable[..., Any]:
-        def run(*args: Any, **kwargs: Any) -> Any:
-            return self._run(args, self._without_key(kwargs))
-
-        return run
-
-    def _coroutine(self) -> Callable[..., Any]:
-        async def run(*args: Any, **kwargs: Any) -> Any:
-            return await self._arun(args, self._without_key(kwargs))
-
-        return run
-
-    def _run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Make the call on this thread."""
+        kwargs = functions.unkeyed(self.tool, kwargs)
         scope, run, context = self._located()
         if scope is None:
             return _unwrapped(lambda: self.tool.invoke(None, args, kwargs, form="sync"))
@@ -168,7 +101,9 @@ class Effect:
         step_ended(call, None)
         return value
 
-    async def _arun(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    async def arun(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Make the call on the event loop."""
+        kwargs = functions.unkeyed(self.tool, kwargs)
         scope, run, context = self._located()
         if scope is None:
             try:
@@ -182,7 +117,7 @@ class Effect:
                 self._check_answer(run, call)
                 value = await call.start()
             except (Exception, asyncio.CancelledError) as error:
-                if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                if isinstance(error, asyncio.CancelledError) and failures.is_cancelled():
                     raise
                 failure = error if isinstance(error, Exception) else _Cancelled("it was cancelled")
                 question = self._question(run, failure)
@@ -201,12 +136,6 @@ class Effect:
         mine = context is not None and self in effects_of(tool_of(context))
         return scope, run, context if mine else None
 
-    def _without_key(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Leave out an idempotency key that a model gave, or a schema's default."""
-        if self.tool.tool.form.takes_key and KEY in kwargs:
-            return {name: value for name, value in kwargs.items() if name != KEY}
-        return kwargs
-
     def _invocation(
         self,
         scope: Scope,
@@ -216,11 +145,7 @@ class Effect:
         kwargs: dict[str, Any],
     ) -> Invocation:
         saga, tool = scope.saga, self.tool.tool
-        if None not in (self.tool.kit, saga.kit) and saga.kit is not self.tool.kit:
-            raise ConfigurationError(
-                f"{tool.name} is bound to another kit than the boundary that it is called in.",
-                fix="Wrap the tool with the boundary's kit.",
-            )
+        check_kit(self.tool, saga)
         arguments = tool.form.named(args, kwargs)
         key = None
         if run is not None:
@@ -243,24 +168,17 @@ class Effect:
         answers = answers_here()
         if run is None or run.on_tool_failure != "ask" or answers is None or call.key is None:
             return
-        said = answers.find(_failure_request(call))
+        said = answers.find(failures.failure_request(call))
         if said is not None and not said.approved:
-            denied = ApprovalDenied(
-                f"{call.tool.name} had failed, and {said.by} said no to going on.",
-                rule=FAILURE_RULE,
-                reason=said.note or "a human decided so",
-            )
-            raise _GoesNoFurther(denied)
+            raise _GoesNoFurther(failures.denied_failure(call.tool.name, said))
 
     # --- after it --------------------------------------------------------------------------------
 
     def _question(self, run: Run | None, error: Exception) -> Protocol[BaseException | None] | None:
         """Return the question whether the run goes on after a failure; None if none is asked."""
-        step: Step | None = getattr(error, "agent_saga_step", None)
-        quiet = isinstance(error, (RefusedError, RunEnded)) or question_of(error) is not None
-        if quiet or run is None or step is None or run.on_tool_failure != "ask":
+        if run is None:
             return None
-        return asked_about_failure(step, f"{step.tool.name} failed: {one_line(error)}")
+        return failures.failure_question(error, run.on_tool_failure, (RunEnded, HumanAsked))
 
     def _failed(
         self, run: Run | None, context: Any, call: Invocation | None, error: Exception
@@ -276,10 +194,7 @@ class Effect:
         if isinstance(left, ToolReported):
             return left.failure
         if isinstance(left, RefusedError):
-            text = (
-                f"{self.tool.tool.name} was refused and had no effect (rule {left.rule}): "
-                f"{left.reason}"
-            )
+            text = failures.told(self.tool.tool.name, left)
             return _failure(text, left) if self._answers else text
         return _failure(str(left) or type(left).__name__, left)
 
@@ -290,7 +205,7 @@ class Effect:
         waits = question_of(error)
         if waits is not None:
             return run.wait(waits, error)
-        if isinstance(error, (_GoesNoFurther, *_FAULTS)):
+        if isinstance(error, (_GoesNoFurther, *failures.FAULTS)):
             return run.stop(error.cause if isinstance(error, _GoesNoFurther) else error)
         if isinstance(error, (RefusedError, RunEnded)):
             return error
@@ -331,32 +246,11 @@ def _failure(text: str, error: Exception) -> ToolFailure:
     return ToolFailure(message=text, reason=ToolFailureReason.EXCEPTION, code=type(error).__name__)
 
 
-def _failure_request(call: Invocation) -> str:
-    """Return the id of the question about a call's failure; see `asked_about_failure`."""
-    saga, tool = call.scope.saga, call.tool
-    key = identity.given_key(("",), tool.name, call.key or "")
-    step = saga.keyed.get(key)
-    return request_id(
-        saga.id,
-        identity.step_id(saga.id, key),
-        0 if step is None else step.generation,
-        tool.name,
-        FAILURE_RULE,
-        mac(saga.salt, call.arguments),
-    )
-
-
 def _unwrapped(call: Callable[[], Any]) -> Any:
     try:
         return call()
     except ToolReported as reported:
         return reported.failure
-
-
-def _is_cancelled() -> bool:
-    """Say whether somebody cancels the running task, as opposed to something inside it."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 @contextlib.contextmanager
@@ -384,6 +278,4 @@ def tool_of(context: Any) -> Any:
 
 def effects_of(tool: Any) -> list[Effect]:
     """Return the wrapped functions of a tool; none if it is not wrapped."""
-    found = [getattr(tool, name, None) for name in ("func", "_run", "_arun")]
-    effects = [getattr(function, "agent_saga_effect", None) for function in found]
-    return [effect for effect in effects if effect is not None]
+    return functions.effects_of(tool, ("func", "_run", "_arun"))

@@ -22,12 +22,12 @@ from agent_saga.controls.waiting import answering
 from agent_saga.domain.lifecycle import SagaState
 from agent_saga.engine.boundary import current_scope
 from agent_saga.engine.handle import SagaHandle, SagaScope
-from agent_saga.engine.tool import one_of
 from agent_saga.errors import ConfigurationError, SagaClosed
 from agent_saga.kit.agent_kit import AgentKit
+from agent_saga.kit.frameworks.boundaries import boundary, runtime_of, saga_of
 from agent_saga.kit.frameworks.declarations import Declarations
-from agent_saga.kit.scopes import saga_scope
-from agent_saga.runtime.composition import Runtime, process_runtime
+from agent_saga.kit.frameworks.failures import check_policy
+from agent_saga.runtime.composition import Runtime
 from agent_saga_crewai.asking import RunAnswers
 from agent_saga_crewai.attempts import attempts_of, began_again
 from agent_saga_crewai.effects import effects_of
@@ -36,7 +36,6 @@ from agent_saga_crewai.recorded import Recorded, lasts
 from agent_saga_crewai.runs import Run, entered
 from agent_saga_crewai.works import Work, tools_of
 
-ON_TOOL_FAILURE = ("continue", "rollback", "ask")
 _GOES_ON = frozenset({None, SagaState.RUNNING, SagaState.SUSPENDED, SagaState.RELEASED})
 
 
@@ -63,18 +62,12 @@ class Asked(NamedTuple):
         Raises:
             ConfigurationError: so it is.
         """
-        one_of("on_tool_failure", self.on_tool_failure, ON_TOOL_FAILURE)
-        if self.on_tool_failure == "ask" and self.runtime.gate.approval_provider is None:
-            raise ConfigurationError(
-                "on_tool_failure='ask' needs somebody to ask, and the gate has no approval "
-                "provider.",
-                fix="Give the kit gate=PreFlightGate(approval_provider=CrewApprovals()).",
-            )
+        check_policy(self.kit, self.on_tool_failure, "CrewApprovals()")
 
     @property
     def runtime(self) -> Runtime:
         """What the boundary runs on."""
-        return process_runtime() if self.kit is None else self.kit.runtime
+        return runtime_of(self.kit)
 
 
 class Plan:
@@ -108,16 +101,13 @@ class Plan:
 
     def scope(self) -> SagaScope:
         """Return the boundary."""
-        kit = self._asked.kit
-        open_scope = saga_scope if kit is None else kit.transaction
         can_wait = self.saga_id is not None
-        return open_scope(
-            name="crewai" if kit is None else "",
-            on_unsettled="warn",
+        return boundary(
+            self._asked.kit,
+            "crewai",
             saga_id=self.saga_id,
-            resume=can_wait,
+            holds=can_wait,
             suspendable=can_wait,
-            on_crash="hold" if can_wait else None,
         )
 
     @contextlib.contextmanager
@@ -147,7 +137,7 @@ class Plan:
         Raises:
             SuspendRequested: always.
         """
-        saga = handle._scope.saga  # noqa: SLF001 - the engine's own object, of the same project
+        saga = saga_of(handle)
         answers = self._answers or RunAnswers()
         awaits = {**answers.to_keep(question), "left": attempts_of(saga).left(saga)}
         what = question.get("reason") or question.get("text") or question.get("message")

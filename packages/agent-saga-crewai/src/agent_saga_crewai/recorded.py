@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_saga.domain import identity
-from agent_saga.domain.effective import facts_of
-from agent_saga.domain.records import Ev
+from agent_saga.kit.frameworks.recorded import awaits_of
 from agent_saga.recovery.survey import look
 from agent_saga.wal.file import FileWAL
 
@@ -43,6 +42,4 @@ class Recorded:
     @property
     def awaits(self) -> object:
         """What it keeps, if it is suspended, for whoever resumes it."""
-        records = self._found.effective.records if self._found is not None else ()
-        suspended = [record for record in records if record.event == Ev.SAGA_SUSPENDED]
-        return facts_of(suspended[-1]).get("awaits") if suspended else None
+        return None if self._found is None else awaits_of(self._found)

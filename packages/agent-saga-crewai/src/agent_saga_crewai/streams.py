@@ -14,26 +14,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 from collections.abc import AsyncIterable, AsyncIterator, Iterator
 from typing import Any
 
 from crewai.events import crewai_event_bus
 
-from agent_saga.domain.report import RollbackReport
-from agent_saga.engine.boundary import last_reports
 from agent_saga.errors import ConfigurationError
 from agent_saga.kit.agent_kit import AgentKit
+from agent_saga.kit.frameworks.streams import TURNS, Seat, one_by_one, streamed
 from agent_saga_crewai.asking import Waiting
 from agent_saga_crewai.models import sharing
 from agent_saga_crewai.plans import Asked
 from agent_saga_crewai.running import declared_of, run_async, work_of
 from agent_saga_crewai.runs import RunEnded, current_run
 from agent_saga_crewai.works import Work, waits
-
-_END = object()
-_TURNS = 20
-"""Turns of the loop after which what was put on its queues has come to the program."""
 
 
 async def saga_stream(
@@ -69,21 +63,13 @@ async def saga_stream(
     work = _Streamed(work_of(agent, inputs, resume, options), seat)
 
     async def run() -> None:
-        try:
-            result = await run_async(work, asked)
-            if isinstance(result, Waiting) or waits(result):
-                await seat.give(result)
-        finally:
-            seat.end(last_reports.get())
+        result = await run_async(work, asked)
+        if isinstance(result, Waiting) or waits(result):
+            await seat.give(result)
 
-    task = asyncio.create_task(run())
-    try:
-        while (item := await seat.next()) is not _END:
+    async with contextlib.aclosing(streamed(run, seat)) as items:
+        async for item in items:
             yield item
-        await task
-    finally:
-        await seat.leave(task)
-        last_reports.set(seat.report)
 
 
 def saga_stream_sync(
@@ -106,22 +92,7 @@ def saga_stream_sync(
         ConfigurationError: an event loop is running on this thread.
     """
     how = {"kit": kit, "key": key, "on_tool_failure": on_tool_failure, "resume": resume}
-    items = saga_stream(agent, inputs, **how, **options)
-    context = contextvars.copy_context()
-    with asyncio.Runner() as runner:
-        try:
-            while True:
-                item = runner.run(_next(items), context=context)
-                if item is _END:
-                    break
-                yield item
-        finally:
-            runner.run(items.aclose(), context=context)  # type: ignore[attr-defined]
-            last_reports.set(context.get(last_reports))
-
-
-async def _next(items: AsyncIterator[Any]) -> Any:
-    return await anext(items, _END)
+    yield from one_by_one("saga_stream", saga_stream(agent, inputs, **how, **options))
 
 
 class _Streamed(Work):
@@ -162,21 +133,20 @@ class _Streamed(Work):
         return output.result  # type: ignore[attr-defined]
 
 
-class _Seat:
-    """Where a streamed run and the program that takes its items meet."""
+class _Seat(Seat):
+    """A seat for a run whose threads wait until all was taken, rather than the run itself."""
 
     def __init__(self) -> None:
-        self.report: RollbackReport | None = None
-        self._items = asyncio.Queue[Any]()
-        self._asked = asyncio.Event()
+        super().__init__()
+        self._wanted = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._left = False
 
     async def next(self) -> Any:
         """Return the next item, for the program."""
-        self._asked.set()
-        item = await self._items.get()
-        self._asked.clear()
+        self._wanted.set()
+        item = await super().next()
+        self._wanted.clear()
         return item
 
     async def give(self, item: Any) -> None:
@@ -193,23 +163,14 @@ class _Seat:
             raise RunEnded("the stream was closed")
 
     async def _taken(self) -> None:
-        for _ in range(_TURNS):
+        for _ in range(TURNS):
             await asyncio.sleep(0)
-        while not self._left and not (self._asked.is_set() and self._items.empty()):
-            await self._asked.wait()
+        while not self._left and not (self._wanted.is_set() and self._items.empty()):
+            await self._wanted.wait()
             await asyncio.sleep(0)
-
-    def end(self, report: RollbackReport | None) -> None:
-        """Say that there are no more items."""
-        self.report = report
-        self._items.put_nowait(_END)
 
     async def leave(self, task: asyncio.Task[None]) -> None:
         """Cancel a run that goes on, and wait until it was undone."""
         self._left = True
-        self._asked.set()
-        if task.done():
-            return
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        self._wanted.set()
+        await super().leave(task)

@@ -16,7 +16,6 @@ Rules of this part:
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,16 +27,18 @@ from crewai.tools.base_tool import Tool
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.engine.wrap import SagaTool
 from agent_saga.errors import ConfigurationError
-from agent_saga.kit.frameworks.declarations import (
-    Declaration,
-    Declarations,
-    checked,
-    from_policy,
-    undeclared,
+from agent_saga.kit.frameworks.declarations import Declaration, Declarations, checked
+from agent_saga.kit.frameworks.declared import (
+    by_policy,
+    check_named,
+    check_undeclared,
+    each_declared,
+    engine_options,
+    engine_tool,
 )
-from agent_saga.kit.tools import tool as bare_tool
+from agent_saga.kit.frameworks.functions import in_place_of, without_key
 from agent_saga_crewai.asking import HumanAsked
-from agent_saga_crewai.effects import KEY, Effect, effects_of, reporting
+from agent_saga_crewai.effects import Effect, effects_of, reporting
 
 if TYPE_CHECKING:
     from agent_saga.kit.agent_kit import AgentKit
@@ -95,12 +96,7 @@ def wrap_tools(
         ConfigurationError: a declaration names no tool.
     """
     given, declarations = list(tools), checked(declarations)
-    names = {tool.name for tool in given}
-    idle = sorted(set(declarations) - names)
-    if idle:
-        raise ConfigurationError(
-            f"There is no tool {', '.join(idle)}; the tools are {', '.join(sorted(names))}."
-        )
+    check_named([tool.name for tool in given], declarations)
     return wrapped_all(given, declarations, kit)
 
 
@@ -112,18 +108,14 @@ def wrapped_all(
     Raises:
         UndeclaredTool: some have no declaration; the error names all of them.
     """
-    given = list(tools)
-    found = {tool.name: declared.get(tool.name) or from_policy(kit, tool.name) for tool in given}
-    missing = [t.name for t in given if not is_wrapped(t) and found[t.name] is None]
-    if missing:
-        raise undeclared(list(dict.fromkeys(missing)))
-    return [_as_declared(tool, found[tool.name], kit) for tool in given]
-
-
-def _as_declared(tool: T, declaration: Declaration | None, kit: AgentKit | None) -> T:
-    if declaration is None or is_wrapped(tool):
-        return tool
-    return _wrapped(tool, kit, {"name": tool.name, **declaration.options})
+    return [
+        tool
+        if declaration is None
+        else _wrapped(tool, kit, {"name": tool.name, **declaration.options})
+        for tool, declaration in each_declared(
+            tools, declared, kit, name=lambda tool: tool.name, wrapped=is_wrapped
+        )
+    ]
 
 
 def wrap_in_place(tool: BaseTool, declaration: Declaration, kit: AgentKit | None) -> None:
@@ -157,10 +149,7 @@ def safe_tool(
     """
     own = {name: options.pop(name) for name in _OF_THE_TOOL if name in options}
     if isinstance(fn, SagaTool):
-        if options or semantics is not None or compensate is not None:
-            raise ConfigurationError(
-                f"{fn.tool.name} is declared already; it takes no more options."
-            )
+        check_undeclared(fn, semantics, compensate, options)
         made, ready = _made_from(fn.tool.fn, fn.tool.name, own), fn
         return _copied(made, lambda _: ready)
     made = _made_from(fn, options.pop("name", None), own)
@@ -209,47 +198,19 @@ def _made_from(fn: Callable[..., Any], name: str | None, own: dict[str, Any]) ->
         raise ConfigurationError(
             f"{name or getattr(fn, '__name__', fn)} has no docstring, which a model is shown."
         )
-    shown = _without_key(fn)
+    shown = without_key(fn)
     made: Tool[..., Any] = crew_tool(name or fn.__name__, **own)(shown)
     return made
 
 
-def _without_key(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function as a model may see it: the idempotency key is the engine's to give."""
-    signature = inspect.signature(fn)
-    if KEY not in signature.parameters:
-        return fn
-
-    @functools.wraps(fn)
-    def shown(*args: Any, **kwargs: Any) -> Any:
-        return fn(*args, **kwargs)
-
-    left = [one for name, one in signature.parameters.items() if name != KEY]
-    shown.__dict__["__signature__"] = signature.replace(parameters=left)
-    shown.__annotations__ = {name: a for name, a in fn.__annotations__.items() if name != KEY}
-    return shown
-
-
 def _wrapped(tool: T, kit: AgentKit | None, options: dict[str, Any]) -> T:
-    if options.get("semantics") is None and options.get("compensate") is None:
-        declaration = from_policy(kit, str(options["name"]))
-        options = {**options, **({} if declaration is None else declaration.options)}
-    given = with_defaults(options)
+    given = with_defaults(by_policy(kit, options))
     return _copied(tool, lambda fn: declared(fn, kit, given))
 
 
 def with_defaults(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a tool for the engine, which knows nothing of questions and reads."""
-    given = dict(options)
-    harmless = given.get("not_applied_on") or ()
-    several = harmless if isinstance(harmless, tuple) else (harmless,)
-    if given.pop("asks_first", False):
-        given["not_applied_on"] = (*several, HumanAsked)
-    semantics = given.get("semantics")
-    if semantics is not None and ActionSemantics.parse(semantics) is ActionSemantics.REVERSIBLE:
-        given["not_applied_on"] = (*several, Exception)
-        given.setdefault("idempotent", True)
-    return given
+    return engine_options(options, asks=HumanAsked)
 
 
 def declared(
@@ -260,12 +221,7 @@ def declared(
     Raises:
         ConfigurationError: it is declared already.
     """
-    if isinstance(fn, SagaTool):
-        raise ConfigurationError(
-            f"{fn.tool.name} is declared already.", fix="Make the tool with safe_tool(…) alone."
-        )
-    called = reporting(fn)
-    return bare_tool(**options)(called) if kit is None else kit.safe_tool(called, **options)
+    return engine_tool(fn if isinstance(fn, SagaTool) else reporting(fn), kit, options)
 
 
 Declare = Callable[[Callable[..., Any]], SagaTool[..., Any]]
@@ -285,7 +241,7 @@ def _replace(tool: BaseTool, copy: BaseTool, declare: Declare) -> None:
         effect = Effect(declare(fn), answers=tool.result_as_answer)
         if not effect.tool.tool.reversible:
             copy.cache_function = _never
-        return effect.function(fn)
+        return in_place_of(fn, effect)
 
     if isinstance(tool, Tool):
         copy.func = step(tool.func)  # type: ignore[attr-defined]

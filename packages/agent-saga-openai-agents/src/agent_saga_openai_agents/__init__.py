@@ -6,15 +6,35 @@ framework with them; a version of it that is not supported is refused then, nami
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent_saga.kit.frameworks.door import found
 from agent_saga_openai_agents.versions import RANGES
 
+if TYPE_CHECKING:  # what is loaded late, for type checkers
+    from agent_saga.kit.frameworks.declarations import compensable as compensable
+    from agent_saga.kit.frameworks.declarations import irreversible as irreversible
+    from agent_saga.kit.frameworks.declarations import read_only as read_only
+    from agent_saga.kit.frameworks.streams import SagaStream as SagaStream
+    from agent_saga.kit.scopes import last_report as last_report
+    from agent_saga_openai_agents.agent import saga_agent as saga_agent
+    from agent_saga_openai_agents.asking import RunStateApprovals as RunStateApprovals
+    from agent_saga_openai_agents.asking import approve as approve
+    from agent_saga_openai_agents.asking import deny as deny
+    from agent_saga_openai_agents.running import saga_run as saga_run
+    from agent_saga_openai_agents.running import saga_run_sync as saga_run_sync
+    from agent_saga_openai_agents.servers import ServerToolFailed as ServerToolFailed
+    from agent_saga_openai_agents.streams import saga_stream as saga_stream
+    from agent_saga_openai_agents.streams import saga_stream_sync as saga_stream_sync
+    from agent_saga_openai_agents.tools import safe_tool as safe_tool
+    from agent_saga_openai_agents.tools import saga_tool as saga_tool
+    from agent_saga_openai_agents.tools import wrap_tool as wrap_tool
+    from agent_saga_openai_agents.tools import wrap_tools as wrap_tools
+
 _HOME = {
     "RunStateApprovals": ".asking",
     "ServerToolFailed": ".servers",
-    "SagaStream": ".streams",
+    "SagaStream": "agent_saga.kit.frameworks.streams",
     "approve": ".asking",
     "compensable": "agent_saga.kit.frameworks.declarations",
     "deny": ".asking",
@@ -40,4 +60,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+    return sorted({*globals(), *__all__})

@@ -29,12 +29,13 @@ from agent_saga.kit.frameworks.declarations import (
     from_policy,
     undeclared,
 )
+from agent_saga.kit.frameworks.declared import check_named, is_a_read
+from agent_saga.kit.frameworks.failures import check_policy
 from agent_saga_openai_agents import seams
 from agent_saga_openai_agents import servers as told_servers
 from agent_saga_openai_agents.effects import Effect
 from agent_saga_openai_agents.nested import nested_tool
-from agent_saga_openai_agents.plans import check_policy
-from agent_saga_openai_agents.tools import effect_of, is_a_read, is_wrapped, with_effect, wrap_as
+from agent_saga_openai_agents.tools import effect_of, is_wrapped, with_effect, wrap_as
 
 
 def saga_agent(
@@ -134,11 +135,8 @@ class Care:
             raise undeclared(list(dict.fromkeys(missing)))
         for tool in tools:
             self._check_fit(tool)
-        idle = sorted(set(self._declared) - names)
-        if idle and not servers and not any(map(_leads_nowhere, agents)):
-            raise ConfigurationError(
-                f"There is no tool {', '.join(idle)}; the tools are {', '.join(sorted(names))}."
-            )
+        if not servers and not any(map(_leads_nowhere, agents)):
+            check_named(names, self._declared)
 
     def _check_fit(self, tool: Any) -> None:
         declaration = self._declaration(tool.name)

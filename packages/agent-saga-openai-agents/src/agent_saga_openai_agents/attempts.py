@@ -2,7 +2,8 @@
 
 Rules of this part, in this order:
 
-1. The same key is the same step.
+1. The same key is the same step, and so is the same call: whether the gate has a question about it
+   is asked before it is made.
 2. A call that equals one without a known outcome is that one: a blind retry, by whomever, also of
    what the program called itself.
 3. In a saga that is gone on with: an equal call that was recorded and stands, and whose answer the
@@ -17,20 +18,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Container
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
-from agent_saga.domain import identity
-from agent_saga.domain.lifecycle import StepState
-from agent_saga.errors import ReplayConflict
+from agent_saga.kit.frameworks import attempts
+from agent_saga.kit.frameworks.attempts import equal, full_key, stands, unnamed, unsettled
 from agent_saga_openai_agents import calls
 
 if TYPE_CHECKING:
     from agent_saga.engine.saga import Saga
     from agent_saga.engine.step import Step
     from agent_saga.engine.tool import Tool
-
-_OPEN = (StepState.UNKNOWN, StepState.INTENT)
-_STANDS = (StepState.UNKNOWN, StepState.INTENT, StepState.COMMITTED)
 
 
 class Attempts:
@@ -44,8 +40,11 @@ class Attempts:
 
     def __init__(self, saga: Saga, known: Container[str] = (), kept: Container[str] = ()) -> None:
         self._lock = threading.Lock()
-        recorded = [s for s in saga.keyed.values() if s.state in _STANDS and not s.tool.reversible]
-        self._left = {s.id for s in recorded if s.id not in kept and not _is_known(s, known)}
+        self._found: dict[tuple[str, str], str] = {}
+        recorded = [step for step in saga.keyed.values() if stands(step)]
+        self._left = attempts.Left(
+            s for s in recorded if s.id not in kept and not _is_known(s, known)
+        )
 
     def key(
         self, saga: Saga, tool: Tool, call: calls.Call, run: calls.Run, mac: bytes
@@ -61,21 +60,23 @@ class Attempts:
         """
         key = calls.key_of(call, run, mac)
         with self._lock:
-            step = saga.keyed.get(identity.given_key(("",), tool.name, key))
-            if step is None and any(_equal(one, tool, mac) for one in _unnamed(saga)):
+            key = self._found.get((tool.name, key), key)
+            step = saga.keyed.get(full_key(tool, key))
+            if step is None and any(equal(one, tool, mac) for one in unnamed(saga)):
                 return None
             if step is None:
                 step = self._earlier(saga, tool, mac)
             if step is None:
                 return key
-            self._left.discard(step.id)
+            self._left.take(step)
+            self._found[tool.name, key] = step.key[-1]
             return step.key[-1]
 
     def _earlier(self, saga: Saga, tool: Tool, mac: bytes) -> Step | None:
-        equal = [step for step in tuple(saga.keyed.values()) if _equal(step, tool, mac)]
-        unsettled = [s for s in equal if _unsettled(s)]
-        lost = [s for s in equal if s.id in self._left]
-        return next(iter([*unsettled, *lost]), None)
+        same = [step for step in tuple(saga.keyed.values()) if equal(step, tool, mac)]
+        open_ended = [step for step in same if unsettled(step)]
+        lost = [step for step in same if step in self._left]
+        return next(iter([*open_ended, *lost]), None)
 
     def began_inside(self, saga: Saga, path: calls.Path) -> bool:
         """Say whether steps of an earlier attempt were made inside a call."""
@@ -94,20 +95,18 @@ class Attempts:
         """
         if saga.read_only:
             return
-        steps = [step for step in tuple(saga.keyed.values()) if step.id in self._left]
-        left = [step for step in steps if step.state in _STANDS and not _is_known(step, known)]
+        left = [step for step in self._left.unmet(saga) if not _is_known(step, known)]
         if left:
-            names = ", ".join(sorted({step.tool.name for step in left}))
-            raise ReplayConflict(
-                f"An earlier attempt of this run, which ended without its answers, called {names}; "
-                "the new attempt took another way.",
-                fix="Begin again. With a session a run that died is gone on with where it was.",
+            raise attempts.another_way(
+                left,
+                "An earlier attempt of this run, which ended without its answers,",
+                "Begin again. With a session a run that died is gone on with where it was.",
             )
 
 
 def standing(saga: Saga) -> list[str]:
     """Return the ids of the steps of a saga that stand, and that its calls named."""
-    return [step.id for step in tuple(saga.keyed.values()) if step.state in _STANDS]
+    return [step.id for step in tuple(saga.keyed.values()) if step.state in attempts.STANDS]
 
 
 def _is_known(step: Step, known: Container[str]) -> bool:
@@ -115,31 +114,11 @@ def _is_known(step: Step, known: Container[str]) -> bool:
     return mark is None or mark.outermost in known
 
 
-def _equal(step: Step, tool: Tool, mac: bytes) -> bool:
-    return step.tool.name == tool.name and step.mac == mac
-
-
-def _unnamed(saga: Saga) -> list[Step]:
-    """Return what the program itself called, and does not know the end of."""
-    left = tuple(saga.unsettled.values())
-    return [step for step in left if not step.keyed and _unsettled(step)]
-
-
-def _unsettled(step: Step) -> bool:
-    tool = step.tool
-    return step.state in _OPEN and not step.in_flight and not (tool.repeatable or tool.reversible)
-
-
-_attempts: WeakKeyDictionary[Saga, Attempts] = WeakKeyDictionary()
-_lock = threading.Lock()
+_attempts: attempts.PerSaga[Attempts] = attempts.PerSaga()
 
 
 def attempts_of(
     saga: Saga, known: Container[str] | None = None, kept: Container[str] = ()
 ) -> Attempts:
     """Return which steps of a saga may return; begun anew when a history is given."""
-    with _lock:
-        found = _attempts.get(saga)
-        if found is None or known is not None:
-            found = _attempts[saga] = Attempts(saga, known or (), kept)
-        return found
+    return _attempts.of(saga, lambda: Attempts(saga, known or (), kept), anew=known is not None)

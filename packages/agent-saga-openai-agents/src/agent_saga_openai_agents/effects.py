@@ -14,13 +14,11 @@ Rules of this part:
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from agents.exceptions import AgentsException
 
-from agent_saga.engine.asking import asked_about_failure
 from agent_saga.engine.boundary import current_scope
 from agent_saga.engine.drive_async import AsyncDriver
 from agent_saga.engine.drive_sync import SyncDriver
@@ -28,29 +26,13 @@ from agent_saga.engine.foreseen import question_before
 from agent_saga.engine.requests import Protocol
 from agent_saga.engine.scope import Scope
 from agent_saga.engine.wrap import Invocation, SagaTool
-from agent_saga.errors import (
-    ApprovalPending,
-    ConfigurationError,
-    Halted,
-    NoBoundary,
-    Quarantined,
-    RefusedError,
-    SagaAborted,
-    SagaClosed,
-    SagaFenced,
-    SagaForked,
-    SagaUnwinding,
-    one_line,
-)
+from agent_saga.errors import ApprovalPending, RefusedError, SagaAborted
+from agent_saga.kit.frameworks import failures
+from agent_saga.kit.frameworks.boundaries import check_kit
+from agent_saga.kit.frameworks.functions import KEY
 from agent_saga.wal.encoding import mac
 from agent_saga_openai_agents.attempts import attempts_of
 from agent_saga_openai_agents.calls import Call, calling, running
-
-KEY: Final = "idempotency_key"
-_FAULTS = (
-    *(ConfigurationError, Halted, NoBoundary, Quarantined, SagaClosed),
-    *(SagaFenced, SagaForked, SagaUnwinding),
-)
 
 
 class RunLeft(AgentsException):
@@ -78,23 +60,6 @@ class Effect:
     def __init__(self, tool: SagaTool[..., Any], injected: str = "") -> None:
         self.tool = tool
         self._injected = injected
-
-    def function(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what stands in the original's place, with its signature."""
-        form = self._coroutine() if self.tool.tool.form.is_async else self._plain()
-        return functools.wraps(original)(form)
-
-    def _plain(self) -> Callable[..., Any]:
-        def run(*args: Any, **kwargs: Any) -> Any:
-            return self.run(args, kwargs)
-
-        return run
-
-    def _coroutine(self) -> Callable[..., Any]:
-        async def run(*args: Any, **kwargs: Any) -> Any:
-            return await self.arun(args, kwargs)
-
-        return run
 
     def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Make the call on this thread."""
@@ -162,11 +127,7 @@ class Effect:
             ConfigurationError: the tool is bound to another kit than the boundary.
         """
         saga, tool, run = scope.saga, self.tool.tool, running.get()
-        if None not in (self.tool.kit, saga.kit) and saga.kit is not self.tool.kit:
-            raise ConfigurationError(
-                f"{tool.name} is bound to another kit than the boundary that it is called in.",
-                fix="Wrap the tool with the boundary's kit.",
-            )
+        check_kit(self.tool, saga)
         if call is None or run is None or not call.id or call.arguments is None:
             return Invocation(scope, tool, self._named(args, kwargs), args, kwargs, None)
         fingerprint = mac(saga.salt, call.arguments)
@@ -189,12 +150,8 @@ def _inner(call: Call | None) -> Call | None:
 
 def failure_question(error: Exception) -> Protocol[BaseException | None] | None:
     """Return the question whether a run goes on after a tool's failure; None if none is asked."""
-    step, run = getattr(error, "agent_saga_step", None), running.get()
-    if run is None or run.on_tool_failure != "ask" or step is None:
-        return None
-    if isinstance(error, (ApprovalPending, ConfigurationError, RefusedError)):
-        return None
-    return asked_about_failure(step, f"{step.tool.name} failed: {one_line(error)}")
+    run = running.get()
+    return None if run is None else failures.failure_question(error, run.on_tool_failure)
 
 
 def _leave(call: Call | None, error: Exception, answer: BaseException | None) -> None:
@@ -209,7 +166,7 @@ def _leave(call: Call | None, error: Exception, answer: BaseException | None) ->
     if call is None:
         return
     inner = error.cause if isinstance(error, SagaAborted) else error
-    if isinstance(inner, _FAULTS):
+    if isinstance(inner, failures.FAULTS):
         call.left = RunLeft(inner)
     elif isinstance(error, (RefusedError, ApprovalPending)):
         call.left = error
@@ -217,9 +174,3 @@ def _leave(call: Call | None, error: Exception, answer: BaseException | None) ->
         run.stop = answer
     elif answer is not None or (run is not None and run.on_tool_failure == "rollback"):
         call.left = RunLeft(error)
-
-
-def told(tool: str, refusal: Exception) -> str:
-    """Return what the model is told of a refusal."""
-    rule, reason = getattr(refusal, "rule", ""), getattr(refusal, "reason", str(refusal))
-    return f"{tool} was refused and had no effect (rule {rule}): {reason}"

@@ -19,8 +19,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_saga.errors import ApprovalPending, RefusedError
+from agent_saga.kit.frameworks.failures import told
 from agent_saga_openai_agents.calls import call_of, calling, running
-from agent_saga_openai_agents.effects import Effect, RunLeft, told
+from agent_saga_openai_agents.effects import Effect, RunLeft
 from agent_saga_openai_agents.seams import Implementation
 
 

@@ -26,37 +26,15 @@ from agent_saga.domain.identity import new_saga_id
 from agent_saga.domain.lifecycle import SagaState
 from agent_saga.engine.boundary import current_scope
 from agent_saga.engine.handle import SagaHandle, SagaScope
-from agent_saga.engine.tool import one_of
 from agent_saga.errors import ConfigurationError, SagaClosed
 from agent_saga.kit.agent_kit import AgentKit
+from agent_saga.kit.frameworks.boundaries import boundary, runtime_of, saga_of
 from agent_saga.kit.frameworks.recorded import Recorded
-from agent_saga.kit.scopes import saga_scope
-from agent_saga.runtime.composition import Runtime, process_runtime
 from agent_saga_openai_agents.asking import Answer, RunAnswers, noted, waiting_for
 from agent_saga_openai_agents.attempts import attempts_of, standing
 from agent_saga_openai_agents.calls import Run, answered, running
 
-ON_TOOL_FAILURE = ("continue", "rollback", "ask")
 _GOES_ON = (SagaState.RUNNING, SagaState.SUSPENDED, SagaState.RELEASED)
-
-
-def runtime_of(kit: AgentKit | None) -> Runtime:
-    """Return what a boundary runs on."""
-    return process_runtime() if kit is None else kit.runtime
-
-
-def check_policy(kit: AgentKit | None, on_tool_failure: str) -> None:
-    """Refuse a policy that does not exist, or that needs somebody to ask where there is nobody.
-
-    Raises:
-        ConfigurationError: so it is.
-    """
-    one_of("on_tool_failure", on_tool_failure, ON_TOOL_FAILURE)
-    if on_tool_failure == "ask" and runtime_of(kit).gate.approval_provider is None:
-        raise ConfigurationError(
-            "on_tool_failure='ask' needs somebody to ask, and the gate has no approval provider.",
-            fix="Give the kit gate=PreFlightGate(approval_provider=…).",
-        )
 
 
 class Asked(NamedTuple):
@@ -117,15 +95,12 @@ class Plan:
 
     def scope(self) -> SagaScope:
         """Return the boundary."""
-        kit = self.asked.kit
-        open_scope = saga_scope if kit is None else kit.transaction
-        return open_scope(
-            name="openai-agents" if kit is None else "",
-            on_unsettled="warn",
+        return boundary(
+            self.asked.kit,
+            "openai-agents",
             saga_id=self._saga_id,
-            resume=self._saga_id is not None,
+            holds=self.asked.key is not None and not self.nested,
             suspendable=self._answers is not None,
-            on_crash="hold" if self.asked.key is not None and not self.nested else None,
         )
 
     @contextlib.contextmanager
@@ -133,8 +108,9 @@ class Plan:
         """Let the steps of this run know what they must; entered inside the boundary."""
         outer = running.get() if self.nested else None
         if outer is None:
-            kept = () if self._answers is None else self._answers.steps
-            attempts_of(_engines_saga(handle), self._known, kept)
+            goes_on = isinstance(self.given, RunState) and self._answers is not None
+            kept = self._answers.steps if goes_on and self._answers is not None else ()
+            attempts_of(saga_of(handle), self._known, kept)
         token = running.set(outer or self.run)
         try:
             with contextlib.ExitStack() as stack:
@@ -161,7 +137,7 @@ class Plan:
             "calls": waiting_for(items),
             "questions": questions,
             "answers": answers,
-            "steps": standing(_engines_saga(handle)),
+            "steps": standing(saga_of(handle)),
         }
         handle.suspend(reason, awaits=awaits)
 
@@ -172,7 +148,7 @@ class Plan:
             ReplayConflict: something was.
         """
         if not self.nested:
-            saga = _engines_saga(handle)
+            saga = saga_of(handle)
             attempts_of(saga).check_repeated(saga, history + self._known)
 
 
@@ -295,7 +271,3 @@ def _of_answer(answer: Answer, asked: Asked, known: Counter[str]) -> Plan:
         )
     answers = RunAnswers(awaits, {"": answer})
     return Plan(asked, [], saga_id=asked.key, known=known, answers=answers)
-
-
-def _engines_saga(handle: SagaHandle) -> Any:
-    return handle._scope.saga  # noqa: SLF001 - the engine's own object, of the same project

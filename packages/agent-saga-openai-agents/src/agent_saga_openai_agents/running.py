@@ -36,11 +36,12 @@ from agent_saga.errors import (
     SagaSuspended,
 )
 from agent_saga.kit.agent_kit import AgentKit
+from agent_saga.kit.frameworks.failures import check_policy
 from agent_saga_openai_agents import seams
 from agent_saga_openai_agents.agent import is_bounded, saga_agent
 from agent_saga_openai_agents.calls import answered, calling, running
 from agent_saga_openai_agents.effects import RunLeft
-from agent_saga_openai_agents.plans import Asked, Plan, check_policy, planned
+from agent_saga_openai_agents.plans import Asked, Plan, planned
 
 T = TypeVar("T")
 

@@ -14,49 +14,16 @@ Rules of this part:
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from agents import Runner
 
-from agent_saga.domain.report import RollbackReport
-from agent_saga.engine.boundary import last_reports
 from agent_saga.errors import SagaSuspended
 from agent_saga.kit.agent_kit import AgentKit
+from agent_saga.kit.frameworks.streams import END, SagaStream, Seat, streamed
 from agent_saga_openai_agents import seams
 from agent_saga_openai_agents.running import Started, blocking, start
-
-_END = object()
-
-
-class SagaStream:
-    """A streamed run; iterate over it for the framework's events.
-
-    Attributes:
-        result: the framework's `RunResultStreaming`, once the run has begun: its `final_output`,
-            its `interruptions`, its `to_state()`.
-    """
-
-    def __init__(self, events: AsyncIterator[Any], seat: _Seat) -> None:
-        self._events = events
-        self._seat = seat
-
-    @property
-    def result(self) -> Any:
-        """The framework's result; None before the run has begun."""
-        return self._seat.result
-
-    def __aiter__(self) -> SagaStream:
-        return self
-
-    async def __anext__(self) -> Any:
-        return await self._events.__anext__()
-
-    async def aclose(self) -> None:
-        """Cancel a run that goes on, and wait until it was undone."""
-        await self._events.aclose()  # type: ignore[attr-defined]
 
 
 def saga_stream(
@@ -82,30 +49,16 @@ def saga_stream(
         SagaAborted: while it is iterated: the run failed and was undone.
         SagaSuspended: while it is iterated: a tool failed and a human is asked.
     """
-    seat = _Seat()
-    asked = (agent, input, kit, key, on_tool_failure, options)
-    return SagaStream(_events(asked, seat), seat)
+    seat = Seat()
 
-
-async def _events(asked: tuple[Any, ...], seat: _Seat) -> AsyncIterator[Any]:
     async def run() -> None:
-        try:
-            await _run(await start(*asked), seat)
-        finally:
-            seat.end(last_reports.get())
+        started = await start(agent, input, kit, key, on_tool_failure, options)
+        await _run(started, seat)
 
-    task = asyncio.create_task(run())
-    try:
-        while (event := await seat.events.get()) is not _END:
-            yield event
-            seat.ask()
-        await task
-    finally:
-        await seat.leave(task)
-        last_reports.set(seat.report)
+    return SagaStream(streamed(run, seat), seat)
 
 
-async def _run(started: Started, seat: _Seat) -> None:
+async def _run(started: Started, seat: Seat) -> None:
     try:
         async with started.plan.scope() as saga:
             with started.entered(saga):
@@ -120,66 +73,16 @@ async def _run(started: Started, seat: _Seat) -> None:
             raise
 
 
-async def _take(started: Started, seat: _Seat) -> None:
+async def _take(started: Started, seat: Seat) -> None:
     result = Runner.run_streamed(started.agent, started.plan.given, **started.options)
     seat.result = result
     try:
         events = result.stream_events().__aiter__()
-        while (event := await seat.next(events)) is not _END:
+        while (event := await seat.following(events)) is not END:
             await seat.give(event)
     except BaseException:
         result.cancel()
         raise
-
-
-class _Seat:
-    """Where a streamed run and the program that takes its events meet."""
-
-    def __init__(self) -> None:
-        self.events = asyncio.Queue[Any]()
-        self.report: RollbackReport | None = None
-        self.result: Any = None
-        self._asked = asyncio.Queue[None]()
-        self._starving = asyncio.Event()
-
-    async def next(self, events: Any) -> Any:
-        """Return the framework's next event; meanwhile the program has all that were before."""
-        self._starving.set()
-        try:
-            return await anext(events, _END)
-        finally:
-            self._starving.clear()
-
-    async def caught_up(self) -> None:
-        """Wait until the program has taken every event and asks for another one."""
-        while True:
-            await self._starving.wait()
-            for _ in range(3):  # an event that was just made wakes whoever waits for it first
-                await asyncio.sleep(0)
-            if self._starving.is_set():
-                return
-
-    async def give(self, event: Any) -> None:
-        """Give an event, and wait until the next one is asked for."""
-        self.events.put_nowait(event)
-        await self._asked.get()
-
-    def ask(self) -> None:
-        """Ask for the next event."""
-        self._asked.put_nowait(None)
-
-    def end(self, report: RollbackReport | None) -> None:
-        """Say that there are no more events."""
-        self.report = report
-        self.events.put_nowait(_END)
-
-    async def leave(self, task: asyncio.Task[None]) -> None:
-        """Cancel a run that goes on and wait until it was undone."""
-        if task.done():
-            return
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 def saga_stream_sync(
@@ -203,10 +106,10 @@ def saga_stream_sync(
     stream = saga_stream(agent, input, kit=kit, key=key, on_tool_failure=on_tool_failure, **options)
 
     async def following() -> Any:
-        return await anext(stream, _END)
+        return await anext(stream, END)
 
     try:
-        while (event := blocking("saga_stream", following())) is not _END:
+        while (event := blocking("saga_stream", following())) is not END:
             yield event
     finally:
         blocking("saga_stream", stream.aclose())

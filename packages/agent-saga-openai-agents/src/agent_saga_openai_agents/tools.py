@@ -26,17 +26,20 @@ from agents import FunctionTool, ModelBehaviorError, function_tool
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.engine.wrap import SagaTool
 from agent_saga.errors import ConfigurationError
-from agent_saga.kit.frameworks.declarations import (
-    Declaration,
-    Declarations,
-    checked,
-    from_policy,
-    undeclared,
+from agent_saga.kit.frameworks.declarations import Declaration, Declarations, checked
+from agent_saga.kit.frameworks.declared import (
+    by_policy,
+    check_named,
+    check_undeclared,
+    each_declared,
+    engine_options,
+    engine_tool,
+    is_a_read,
 )
-from agent_saga.kit.tools import tool as bare_tool
+from agent_saga.kit.frameworks.functions import in_place_of, without_key
 from agent_saga_openai_agents import seams, servers
 from agent_saga_openai_agents.calls import calling, defaults_of
-from agent_saga_openai_agents.effects import KEY, Effect
+from agent_saga_openai_agents.effects import Effect
 from agent_saga_openai_agents.invoking import Invoker, patiently
 from agent_saga_openai_agents.servers import ServerToolFailed
 
@@ -80,9 +83,11 @@ def saga_tool(
         theirs["timeout"] = timeout
     declared = _declared(fn, kit, options, theirs, semantics, compensate)
     original = declared.tool.fn
-    shown = _without_key(original)
+    shown = without_key(original)
     effect = Effect(declared, _injected(shown))
-    made = function_tool(effect.function(shown), **{"name_override": declared.tool.name, **theirs})
+    made = function_tool(
+        in_place_of(shown, effect), **{"name_override": declared.tool.name, **theirs}
+    )
     return _invoked(made, effect)
 
 
@@ -136,11 +141,7 @@ def wrap_tool(
     if is_wrapped(tool):
         raise ConfigurationError(f"{tool.name} is a tool of agent-saga already.")
     given = {"semantics": semantics, "compensate": compensate, "timeout": timeout, **options}
-    given["name"] = name or tool.name
-    if semantics is None and compensate is None:
-        declaration = from_policy(kit, given["name"])
-        given.update({} if declaration is None else declaration.options)
-    return _wrapped(tool, kit, given)
+    return _wrapped(tool, kit, by_policy(kit, {"name": name or tool.name, **given}))
 
 
 def wrap_tools(
@@ -158,25 +159,15 @@ def wrap_tools(
         ConfigurationError: a declaration names no tool.
     """
     given, declarations = list(tools), checked(declarations)
-    names = {tool.name for tool in given}
-    idle = sorted(set(declarations) - names)
-    if idle:
-        raise ConfigurationError(
-            f"There is no tool {', '.join(idle)}; the tools are {', '.join(sorted(names))}."
+    check_named([tool.name for tool in given], declarations)
+    return [
+        tool
+        if declaration is None
+        else _wrapped(tool, kit, {"name": tool.name, **declaration.options})
+        for tool, declaration in each_declared(
+            given, declarations, kit, name=lambda tool: tool.name, wrapped=is_wrapped
         )
-    found = {t.name: declarations.get(t.name) or from_policy(kit, t.name) for t in given}
-    missing = [t.name for t in given if not is_wrapped(t) and found[t.name] is None]
-    if missing:
-        raise undeclared(missing)
-    return [_as_declared(tool, found[tool.name], kit) for tool in given]
-
-
-def _as_declared(
-    tool: FunctionTool, declaration: Declaration | None, kit: AgentKit | None
-) -> FunctionTool:
-    if declaration is None or is_wrapped(tool):
-        return tool
-    return _wrapped(tool, kit, {"name": tool.name, **declaration.options})
+    ]
 
 
 def wrap_as(tool: FunctionTool, declaration: Declaration, kit: AgentKit | None) -> FunctionTool:
@@ -190,14 +181,6 @@ def is_wrapped(tool: object) -> bool:
     return isinstance(getattr(tool, "on_invoke_tool", None), Invoker)
 
 
-def is_a_read(options: dict[str, Any]) -> bool:
-    """Say whether options declare a tool that leaves nothing behind."""
-    semantics = options.get("semantics")
-    return semantics is not None and (
-        ActionSemantics.parse(semantics) is ActionSemantics.REVERSIBLE
-    )
-
-
 def _declared(
     fn: Any,
     kit: AgentKit | None,
@@ -207,10 +190,7 @@ def _declared(
     compensate: object,
 ) -> SagaTool[..., Any]:
     if isinstance(fn, SagaTool):
-        if options or semantics is not None or compensate is not None:
-            raise ConfigurationError(
-                f"{fn.tool.name} is declared already; it takes no more options."
-            )
+        check_undeclared(fn, semantics, compensate, options)
         return fn
     name = options.pop("name", None) or theirs.get("name_override")
     given = {"semantics": semantics, "compensate": compensate, "name": name, **options}
@@ -221,30 +201,7 @@ def declared(
     fn: Callable[..., Any], kit: AgentKit | None, options: dict[str, Any]
 ) -> SagaTool[..., Any]:
     """Return a function as a tool of the engine; a read that failed has changed nothing."""
-    given = dict(options)
-    harmless = given.get("not_applied_on") or ()
-    several = harmless if isinstance(harmless, tuple) else (harmless,)
-    given["not_applied_on"] = (*several, ArgumentsUnfit)
-    if is_a_read(given):
-        given["not_applied_on"] = (*several, Exception)
-        given.setdefault("idempotent", True)
-    return bare_tool(**given)(fn) if kit is None else kit.safe_tool(fn, **given)
-
-
-def _without_key(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function as a model may see it: the idempotency key is the engine's to give."""
-    signature = inspect.signature(fn)
-    if KEY not in signature.parameters:
-        return fn
-
-    @functools.wraps(fn)
-    def shown(*args: Any, **kwargs: Any) -> Any:
-        return fn(*args, **kwargs)
-
-    left = [one for name, one in signature.parameters.items() if name != KEY]
-    shown.__dict__["__signature__"] = signature.replace(parameters=left)
-    shown.__annotations__ = {name: a for name, a in fn.__annotations__.items() if name != KEY}
-    return shown
+    return engine_tool(fn, kit, engine_options(options, harmless=(ArgumentsUnfit,)))
 
 
 def _injected(fn: Callable[..., Any]) -> str:

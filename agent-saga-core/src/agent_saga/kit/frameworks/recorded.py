@@ -58,13 +58,13 @@ class Recorded:
     def awaits(self, saga: str) -> object:
         """Return what a suspended saga keeps for whoever resumes it, or None."""
         found = self.found(saga)
-        return None if found is None else _awaits(found)
+        return None if found is None else awaits_of(found)
 
     def waiting(self) -> list[object]:
         """Return what each saga that is suspended keeps for whoever resumes it."""
         sagas = survey(self._wal.path).sagas.values()
         suspended = [one for one in sagas if one.view.state is SagaState.SUSPENDED]
-        return [_awaits(one) for one in suspended]
+        return [awaits_of(one) for one in suspended]
 
     def found(self, saga: str) -> Found | None:
         """Return a saga; None when it left no record."""
@@ -84,7 +84,8 @@ class Recorded:
         return rebuilt(engine, found, found.effective.epoch, dead_since=now)
 
 
-def _awaits(found: Found) -> object:
+def awaits_of(found: Found) -> object:
+    """Return what a suspended saga keeps for whoever resumes it, or None."""
     records = found.effective.records
     suspended = [record for record in records if record.event == Ev.SAGA_SUSPENDED]
     return facts_of(suspended[-1]).get("awaits") if suspended else None
