@@ -85,13 +85,80 @@ def test_damage_in_the_middle_is_told_and_the_rest_is_read(segment, look, bad):
     assert damages[0].offset == sum(len(line) for line in lines[:10])
 
 
-def test_zeros_within_a_line_are_damage_or_a_torn_tail(segment, look):
+def padded(segment: Path) -> list[bytes]:
+    """The lines of a segment, all but the last as before, the last one over several sectors."""
     lines = lines_of(segment)
-    for at, expected in ((10, ("damage", 11)), (COUNT + 1, ("torn-tail", COUNT + 2))):
-        line = lines[at]
-        torn = [*lines[:at], line[:60] + bytes(len(line) - 80) + line[-20:], *lines[at + 1 :]]
-        segment.write_bytes(b"".join(torn))
-        assert kinds(look()[1]) == [expected]
+    record = parsed(lines[-1][:-1])
+    assert record is not None
+    text = b'{"text":"%b"}' % (b"y" * 2000)
+    lines[-1] = record.envelope + b'"d":' + text + lines[-1][lines[-1].index(b',"x":') :]
+    return lines
+
+
+@pytest.mark.parametrize(("shift", "kind"), [(0, "torn-tail"), (7, "damage")])
+def test_zeros_within_the_last_line_are_a_lost_sector_or_damage(segment, look, shift, kind):
+    lines = padded(segment)
+    whole = bytearray(b"".join(lines))
+    start = len(whole) - len(lines[-1])
+    sector = (start // 512 + 2) * 512 + shift
+    whole[sector : sector + 512] = bytes(512)
+    segment.write_bytes(whole)
+    assert kinds(look()[1]) == [(kind, COUNT + 2)]
+
+
+@pytest.mark.parametrize("lost", ["first", "last", "all"])
+def test_a_last_line_of_which_sectors_are_missing_is_a_torn_tail(segment, look, lost):
+    lines = padded(segment)
+    whole = bytearray(b"".join(lines))
+    start = len(whole) - len(lines[-1])
+    inner = (start // 512 + 2) * 512
+    begin, end = {"first": (start, inner), "last": (inner, len(whole)), "all": (start, len(whole))}[
+        lost
+    ]
+    whole[begin:end] = bytes(end - begin)
+    segment.write_bytes(whole + bytes(4096))
+    assert kinds(look()[1]) == ([] if lost == "all" else [("torn-tail", COUNT + 2)])
+
+
+def test_zeros_within_a_line_that_was_confirmed_are_damage(segment, look):
+    lines = lines_of(segment)
+    lines[10] = lines[10][:60] + bytes(len(lines[10]) - 80) + lines[10][-20:]
+    segment.write_bytes(b"".join(lines))
+    assert kinds(look()[1]) == [("damage", 11)]
+
+
+@pytest.mark.parametrize("space", [0, 9000])
+def test_a_changed_byte_of_the_last_line_is_damage_wherever_it_stands(segment, look, space):
+    """What was written whole has not been torn: the effect that it announces may stand."""
+    whole = segment.read_bytes()
+    start = whole.rindex(b"\n", 0, -1) + 1
+    chance = random.Random(17)
+    for at in range(start, len(whole)):
+        changed = bytearray(whole + bytes(space))
+        changed[at] ^= 1 << chance.randrange(8)
+        segment.write_bytes(changed)
+        found, damages = look()
+        still = found and found[-1].event == "WRITER_CLOSE"
+        assert still or {damage.kind for damage in damages} & {"damage", "format"}, at
+        assert {damage.kind for damage in damages} <= {"damage", "format"}, at
+
+
+def test_a_line_that_is_being_written_is_no_damage(tmp_path, segment):
+    whole = segment.read_bytes()
+    segment.write_bytes(whole[:-60] + bytes(40) + whole[-20:])
+
+    class Writing(OsPort):
+        reads = 0
+
+        def pread(self, fd: int, size: int, offset: int) -> bytes:
+            self.reads += 1
+            if self.reads == 3:
+                segment.write_bytes(whole)
+            return super().pread(fd, size, offset)
+
+    found = list(scan_log(tmp_path / "log", Writing()))
+    assert [one.kind for one in found if isinstance(one, Damage)] == ["torn-tail"]
+    assert [one for one in scan_log(tmp_path / "log") if isinstance(one, Damage)] == []
 
 
 def test_a_line_that_was_taken_out_is_damage(segment, look):
@@ -252,7 +319,7 @@ def test_a_watermark_beyond_its_own_record_is_no_record(segment, look):
     lines = lines_of(segment)
     lines[-1] = lines[-1].replace(b'"m":%d,' % (COUNT + 1), b'"m":%d,' % 10**9, 1)
     segment.write_bytes(b"".join(lines))
-    assert kinds(look()[1]) == [("torn-tail", COUNT + 2)]
+    assert kinds(look()[1]) == [("damage", COUNT + 2)]
 
 
 def test_a_line_without_end_costs_no_memory(segment, look):

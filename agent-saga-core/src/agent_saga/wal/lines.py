@@ -35,7 +35,8 @@ _ZEROS: Final = bytes(_CHUNK)
 class Line(msgspec.Struct, frozen=True, gc=False):
     """A line and where it stands; `behind` is the offset of the next one.
 
-    `zeros` tells how many zeros stood before it, `problem` why a place has no content at all.
+    `zeros` tells how many zeros stood before it, `ended` whether it has its line break, `long` that
+    it is longer than any record and so without content, `problem` why a place has none at all.
     """
 
     segment: int
@@ -44,6 +45,8 @@ class Line(msgspec.Struct, frozen=True, gc=False):
     data: bytes
     zeros: int = 0
     problem: str = ""
+    ended: bool = True
+    long: bool = False
 
 
 def segments_in(port: OsPort, folder: str) -> list[str]:
@@ -92,7 +95,7 @@ def _is_gone(port: OsPort, folder: str, segment: str) -> bool:
 
 def _lines_in(port: OsPort, fd: int, index: int, offset: int) -> Iterator[Line]:
     rest, long = b"", False
-    position = offset
+    position, void = offset, 0
     while True:
         try:
             chunk = port.pread(fd, _CHUNK, position)
@@ -102,9 +105,13 @@ def _lines_in(port: OsPort, fd: int, index: int, offset: int) -> Iterator[Line]:
             return
         if not chunk or _is_zero(chunk):
             if long or not _is_zero(rest):
-                yield _line(index, offset, position, rest)
+                written = rest.rstrip(b"\0")
+                behind = position if long else offset + len(written)
+                yield _line(index, offset, behind, written, void, long, ended=False)
+                void = 0
             if not chunk:
                 return
+            void += len(rest) + len(chunk)
             rest, long = b"", False
             position = offset = position + len(chunk)
             continue
@@ -112,17 +119,18 @@ def _lines_in(port: OsPort, fd: int, index: int, offset: int) -> Iterator[Line]:
         *whole, rest = (rest + chunk if rest else chunk).split(b"\n")
         for data in whole:
             behind = offset + len(data) + 1
-            yield _line(index, offset, behind, b"" if long else data)
-            offset, long = behind, False
+            yield _line(index, offset, behind, b"" if long else data, void, long)
+            offset, long, void = behind, False, 0
         if long or len(rest) > MAX_LINE:
             offset, rest, long = offset + len(rest), b"", True
 
 
-def _line(index: int, offset: int, behind: int, data: bytes) -> Line:
-    if data[:1] != b"\0":
-        return Line(index, offset, behind, data)
-    content = data.lstrip(b"\0")
-    return Line(index, offset, behind, content, zeros=len(data) - len(content))
+def _line(
+    index: int, offset: int, behind: int, data: bytes, void: int, long: bool, *, ended: bool = True
+) -> Line:
+    content = data.lstrip(b"\0") if data[:1] == b"\0" else data
+    zeros = void + len(data) - len(content)
+    return Line(index, offset, behind, content, zeros, ended=ended, long=long)
 
 
 def _is_zero(data: bytes) -> bool:

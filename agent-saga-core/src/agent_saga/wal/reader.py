@@ -7,8 +7,9 @@ Rules of this part:
 - At a bad place d of a writer: a later good record whose watermark is d or more means **damage**
   (d had been durable): it is told, and reading goes on behind it. Else it is a **torn tail**:
   what follows was never confirmed, and reading of this writer stops there.
-- Where the chain is checked, a whole record whose hash does not follow was changed: it is damage
-  also at the end, since what tears a line leaves no whole one.
+- What tears a line leaves no whole one: a line that was written whole and is no record that fits
+  was changed, and is damage also at the end (see `tearing`). Where the chain is checked, so is a
+  whole record whose hash does not follow.
 - A record may stand twice, with the same bytes: a segment that failed was written again from the
   watermark on. It is read once. Another record under the same sequence is damage.
 - A line of a format that this version does not read is told as such; the others are read.
@@ -32,6 +33,7 @@ from agent_saga.wal.format import first_hash, format_of, hash_after, hash_bytes,
 from agent_saga.wal.gaps import gap_of
 from agent_saga.wal.lines import Line, lines_of
 from agent_saga.wal.os_port import OsPort
+from agent_saga.wal.tearing import may_be_torn
 from agent_saga.wal.view import View
 from agent_saga.wal.writer import is_writer_id
 
@@ -362,7 +364,15 @@ class WriterScan:
         changed = record is not None and record.seq == wanted
         begins = wanted == 1 and line.offset == line.zeros == 0
         foreign = begins and line.data and format_of(line.data) is None
-        return _DAMAGE if changed or foreign else _TORN
+        torn = not (changed or foreign) and (may_be_torn(line, record) or self._is_written(line))
+        return _TORN if torn else _DAMAGE
+
+    def _is_written(self, line: Line) -> bool:
+        """Whether a line reads otherwise by now: somebody was writing it."""
+        place = line.segment, line.offset
+        with closing(lines_of(self.port, self.folder, self.segments, *place)) as lines:
+            now = next(lines, line)
+        return not now.problem and (now.data, now.ended) != (line.data, line.ended)
 
     def _reason(self, line: Line, record: Record | None) -> str:
         if line.problem:
