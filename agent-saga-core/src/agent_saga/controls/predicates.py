@@ -12,7 +12,6 @@ Rules of this part:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any, Final
@@ -20,6 +19,7 @@ from typing import Any, Final
 from agent_saga.controls import given
 from agent_saga.controls.amounts import number_of
 from agent_saga.controls.control import CallView
+from agent_saga.controls.patterns import Pattern
 from agent_saga.controls.schemas import checker_of
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.errors import ConfigurationError
@@ -106,16 +106,14 @@ def arg_in(arg: str, values: Iterable[object]) -> Test:
 def arg_matches(arg: str, pattern: str) -> Test:
     """Return a predicate: this argument is a text that matches the pattern as a whole.
 
+    A text that is too long to be matched against the pattern in time cannot be judged, which
+    refuses the call; see `patterns`.
+
     Raises:
-        ConfigurationError: the pattern is no regular expression.
+        ConfigurationError: the pattern is no regular expression, or one that may take too long.
     """
     given.name("The name of an argument", arg)
-    try:
-        compiled = re.compile(given.words("A pattern", pattern, longest=10_000) and pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ConfigurationError(
-            f"{given.shown(pattern)} is no regular expression: {error}."
-        ) from None
+    known = Pattern(pattern)
 
     def matches(view: CallView) -> bool:
         value = _argument(view, arg)
@@ -123,7 +121,7 @@ def arg_matches(arg: str, pattern: str) -> Test:
             return False
         if not isinstance(value, str):
             raise TypeError(f"its argument {arg!r} is a {type(value).__name__}, not a text")
-        return compiled.fullmatch(value) is not None
+        return known.matches(value)
 
     return matches
 

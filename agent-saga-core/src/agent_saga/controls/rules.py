@@ -43,6 +43,8 @@ class Rule:
         then: "refuse", "ask" or "allow".
         reason: why, for the model or the person that is refused.
         timeout: seconds that the predicate has; it then runs on a thread of the pool, or in a task.
+            What holds the interpreter without a pause, such as a regular expression of one's own
+            that tries too many ways, cannot be given up; `arg_matches` bounds its pattern.
 
     Raises:
         ConfigurationError: the predicate is no function that can answer, `then` is something else,

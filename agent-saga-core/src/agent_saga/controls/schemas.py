@@ -5,6 +5,7 @@ Rules of this part:
 - Pydantic and jsonschema are never imported unless a program uses them.
 - Nothing is fetched: a JSON Schema that refers to an address which it does not hold is refused.
 - Arguments are not changed and not completed; they fit as they are, or not.
+- The patterns of a schema cannot stall the gate: see `patterns`. Pydantic's own never can.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from agent_saga.controls.patterns import bounded_schema
 from agent_saga.errors import ConfigurationError
 
 __all__ = ["Checker", "checker_of"]
@@ -36,14 +38,17 @@ def checker_of(schema: Any) -> Checker:
 
 def _msgspec(schema: Any) -> Checker:
     try:
-        msgspec.json.schema(schema)
+        told = msgspec.json.schema(schema)
     except Exception as error:
         raise ConfigurationError(
             f"{schema!r} is no schema: {error}.",
             fix="Give a Pydantic model, a msgspec Struct, a dataclass, a TypedDict or a mapping.",
         ) from error
+    bound = bounded_schema(told)
 
     def fits(arguments: dict[str, Any]) -> bool:
+        if bound is not None:
+            bound.check(arguments)
         try:
             msgspec.convert(arguments, schema)
         except msgspec.ValidationError:
@@ -82,4 +87,11 @@ def _json_schema(schema: Mapping[str, Any]) -> Checker:
     except SchemaError as error:
         raise ConfigurationError(f"That is no JSON Schema: {error.message}.") from error
     validator = kind(schema, registry=Registry())
-    return lambda arguments: bool(validator.is_valid(arguments))
+    bound = bounded_schema(schema)
+
+    def fits(arguments: dict[str, Any]) -> bool:
+        if bound is not None:
+            bound.check(arguments)
+        return bool(validator.is_valid(arguments))
+
+    return fits
