@@ -20,7 +20,7 @@ from agent_saga_langgraph import (
     SagaToolNode,
     compensable,
     last_report,
-    plans,
+    planning,
     read_only,
     safe_tool,
     saga_agent,
@@ -314,7 +314,7 @@ def test_declarations_reach_the_engine(shop):
 
 
 def test_a_durability_that_stores_nothing_on_the_way_is_warned_of_once(shop, caplog):
-    plans._say_exit.cache_clear()
+    planning._say_exit.cache_clear()
     run = agent(shop, ["done", "done"])
     for thread in ("1", "2"):
         run.invoke(PROMPT, on(thread), durability="exit")

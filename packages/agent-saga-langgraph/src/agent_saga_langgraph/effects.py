@@ -11,6 +11,8 @@ Rules of this part:
 - Where a tool failure is to undo the run (`on_tool_failure="rollback"`, or "ask" and a human's no),
   the failure leaves the graph at once, past every handler that would make it text.
 - So does a halt: the run ends, whatever would hide it from the run.
+- A graph with a checkpointer whose run is no boundary does nothing inside a boundary of the
+  program: that one would not wait with it.
 - A question of the gate that waits for its answer interrupts the graph, before the effect.
 """
 
@@ -40,6 +42,7 @@ from agent_saga.errors import (
     ApprovalPending,
     ConfigurationError,
     Halted,
+    NoBoundary,
     Quarantined,
     RefusedError,
     ReplayConflict,
@@ -47,6 +50,7 @@ from agent_saga.errors import (
     one_line,
 )
 from agent_saga.wal.encoding import mac
+from agent_saga_langgraph import place as places
 from agent_saga_langgraph.asking import interrupting
 from agent_saga_langgraph.attempts import attempts_of
 from agent_saga_langgraph.telling import step_ended
@@ -180,6 +184,15 @@ class Effect:
             raise ConfigurationError(
                 f"{tool.name} is bound to another kit than the boundary that it is called in.",
                 fix="Wrap the tool with the boundary's kit.",
+            )
+        if not (_policy.get() or tool.reversible) and places.is_on_thread():
+            raise NoBoundary(
+                f"{tool.name} was called by a graph with a checkpointer, inside a boundary that "
+                "knows nothing of the graph's run; it did not run.",
+                rule="thread",
+                reason="the boundary would be committed while the graph waits, and the graph would "
+                "repeat the effect",
+                fix="Run the graph with saga_run(graph, …), or make it a saga_agent.",
             )
         arguments = self._chosen(tool.form.named(args, kwargs))
         fingerprint = mac(saga.salt, arguments)

@@ -7,26 +7,30 @@ Rules of this part:
 - A copy of a checkpoint (a fork) is where the original is: what led to the one led to the other.
   A copy that a replay makes of its first checkpoint repeats that checkpoint's superstep: what the
   superstep did the first time stands beside.
+- A saga of the program may hold steps of other threads, and of none: those stand elsewhere.
 - A checkpoint that was lost places nothing. Its step is placed by its saga, where all of that lies
   on one side; else it is ambiguous, and nobody guesses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from agent_saga.domain import identity
-from agent_saga.domain.lifecycle import SagaState, StepState
+from agent_saga.domain.lifecycle import SagaState, ScopeState, StepState
 from agent_saga_langgraph import place as places
-from agent_saga_langgraph.threads import checkpoint_of, saga_of, source_of
+from agent_saga_langgraph.threads import checkpoint_of, saga_id_of, scope_of, source_of
 
 if TYPE_CHECKING:
     from langgraph.types import StateSnapshot
 
     from agent_saga.engine.saga import Saga
+    from agent_saga.engine.scope import Scope
     from agent_saga.engine.step import Step
+    from agent_saga_langgraph.threads import Thread
+
+_PART = (ScopeState.NEW, ScopeState.OPEN, ScopeState.LEFT)
 
 
 class Side(Enum):
@@ -35,6 +39,7 @@ class Side(Enum):
     BEFORE = "before"
     AFTER = "after"
     BESIDE = "beside"
+    ELSEWHERE = "elsewhere"
     UNPLACED = "unplaced"
 
 
@@ -42,13 +47,24 @@ class Lineage:
     """A thread's checkpoints, seen from one of them.
 
     Args:
-        snapshots: all checkpoints of the thread, newest first.
-        line: the target and those that led to it, newest first.
+        thread: all checkpoints of the thread, and its line: the target and those that led to it.
     """
 
-    __slots__ = ("_all", "_completed", "_line", "_newest", "_sagas", "done", "target")
+    __slots__ = (
+        "_all",
+        "_completed",
+        "_line",
+        "_newest",
+        "_programs",
+        "_sagas",
+        "_scope",
+        "done",
+        "target",
+    )
 
-    def __init__(self, snapshots: Sequence[StateSnapshot], line: Sequence[StateSnapshot]) -> None:
+    def __init__(self, thread: Thread) -> None:
+        snapshots, line = thread.snapshots, thread.line
+        self._programs, self._scope = thread.programs, scope_of(thread.id)
         self.target = checkpoint_of(line[0].config) if line else ""
         self._all = {checkpoint_of(snapshot.config) for snapshot in snapshots}
         self._line = {checkpoint_of(snapshot.config) for snapshot in line}
@@ -59,14 +75,15 @@ class Lineage:
         self._newest: dict[str, str] = {}
         self._sagas: dict[str, set[str]] = {}
         for snapshot in snapshots:
-            key, checkpoint = saga_of(snapshot), checkpoint_of(snapshot.config)
-            if key is not None:
-                saga = identity.saga_id_of(key)
+            saga, checkpoint = saga_id_of(snapshot), checkpoint_of(snapshot.config)
+            if saga is not None:
                 self._newest.setdefault(saga, checkpoint)
                 self._sagas.setdefault(saga, set()).add(checkpoint)
 
     def side(self, step: Step, saga: Saga) -> Side:
         """Say where a step stands; `UNPLACED` when its checkpoint does not tell."""
+        if saga.id in self._programs and self._own_scopes(step.scope) is None:
+            return Side.ELSEWHERE
         mark = places.read(step.key[-1]) if step.key else None
         checkpoint = "" if mark is None else mark.checkpoint
         if checkpoint in self.done:
@@ -91,10 +108,25 @@ class Lineage:
 
         What a nested run undid by itself was told to the graph, and is not missing.
         """
-        if step.tool.reversible or step.state is not StepState.COMPENSATED or step.scope.path:
+        if step.tool.reversible or step.state is not StepState.COMPENSATED:
+            return False
+        scopes = self._own_scopes(step.scope)
+        if scopes is None or any(scope.state not in _PART for scope in scopes):
             return False
         mark = places.read(step.key[-1]) if step.key else None
         return mark is not None and mark.checkpoint in self.done
+
+    def _own_scopes(self, scope: Scope) -> list[Scope] | None:
+        """Return the savepoints that the thread's run opened round a step; None for another's."""
+        inside = scope.saga.id in self._programs
+        scopes: list[Scope] = []
+        one: Scope | None = scope
+        while one is not None and one.parent is not None:
+            if inside and one.path[-1].rpartition("#")[0] == self._scope:
+                return scopes
+            scopes.append(one)
+            one = one.parent
+        return None if inside else scopes
 
 
 def completed(snapshots: Iterable[StateSnapshot], line: Iterable[StateSnapshot]) -> frozenset[str]:

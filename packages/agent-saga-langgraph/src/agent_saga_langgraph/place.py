@@ -75,6 +75,11 @@ def has_checkpointer(config: RunnableConfig) -> bool:
     return (config.get("configurable") or {}).get("__pregel_checkpointer") is not None
 
 
+def is_on_thread() -> bool:
+    """Say whether the running code is in a graph that can be gone on with; see above."""
+    return here() is not None and has_checkpointer(ensure_config())
+
+
 def _execution() -> ExecutionInfo | None:
     try:
         return get_runtime().execution_info

@@ -2,46 +2,35 @@
 
 Rules of this part:
 
-- The graph's checkpointer and the log are read before the boundary is opened; what they say is
-  judged in `threads`.
-- A run inside another boundary is a savepoint and needs none of this. A run inside another graph,
-  without a boundary round that one, is refused where it could be interrupted: only the outermost
-  graph can go on with it.
+- A run inside another boundary is a savepoint of it. If it is one on a thread, its checkpoints name
+  the saga that it is a part of; and it cannot wait, since that saga does not wait with it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import functools
-import logging
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import ensure_config
 
 from agent_saga.controls.waiting import answering
-from agent_saga.engine.boundary import current_scope, last_reports
+from agent_saga.engine.boundary import last_reports
 from agent_saga.engine.handle import SagaHandle, SagaScope
 from agent_saga.engine.tool import one_of
-from agent_saga.errors import ConfigurationError
+from agent_saga.errors import ConfigurationError, NotSuspendable
 from agent_saga.kit.agent_kit import AgentKit
-from agent_saga.kit.frameworks.recorded import Recorded
 from agent_saga.kit.scopes import saga_scope
 from agent_saga.runtime.composition import Runtime, process_runtime
-from agent_saga_langgraph import place, threads, travel
-from agent_saga_langgraph.asking import GraphAnswers, taken, to_keep
+from agent_saga_langgraph import threads
+from agent_saga_langgraph.asking import GraphAnswers, to_keep
 from agent_saga_langgraph.attempts import History, attempts_of
 from agent_saga_langgraph.effects import failing
-from agent_saga_langgraph.lineage import Lineage
-from agent_saga_langgraph.threads import SAGA, Thread
+from agent_saga_langgraph.threads import INSIDE, LABEL, LOG, SAGA
 from agent_saga_langgraph.unseen import listening
 
 ON_TOOL_FAILURE = ("continue", "rollback", "ask")
 ON_BRANCH = ("refuse", "keep")
-
-log = logging.getLogger("agent_saga.langgraph")
 
 
 class Asked(NamedTuple):
@@ -94,6 +83,8 @@ class Plan:
         answers: those that the run was resumed with; None where it cannot wait for any.
         left: effects of other branches that stand beside it, in words.
         nested: it runs inside another boundary.
+        inside: the id of the saga of that boundary, if the run has a thread of its own.
+        graph: what tells the graph from others; recorded with the saga.
     """
 
     def __init__(
@@ -107,8 +98,13 @@ class Plan:
         answers: GraphAnswers | None = None,
         left: Sequence[str] = (),
         nested: bool = False,
+        inside: str = "",
+        graph: str = "",
     ) -> None:
         self._kit = asked.kit
+        self._log = asked.runtime.wal.address if thread else ""
+        self._inside = inside
+        self._graph = graph
         self.given = given
         self._on_tool_failure = asked.on_tool_failure
         self._saga_id = saga_id
@@ -121,18 +117,21 @@ class Plan:
     @property
     def can_wait(self) -> bool:
         """Whether the run can stop and be gone on with."""
-        return bool(self._thread)
+        return bool(self._thread) and not self.nested
 
     def scope(self) -> SagaScope:
         """Return the boundary."""
         open_scope = saga_scope if self._kit is None else self._kit.transaction
+        if self._inside:
+            return open_scope(name=threads.scope_of(self._thread))
         return open_scope(
             name="langgraph" if self._kit is None else "",
+            labels={LABEL: {"thread": self._thread, "graph": self._graph}} if self._graph else None,
             on_unsettled="warn",
             saga_id=self._saga_id,
             resume=self._saga_id is not None,
-            suspendable=bool(self._thread),
-            on_crash="hold" if self._thread else None,
+            suspendable=self.can_wait,
+            on_crash="hold" if self.can_wait else None,
         )
 
     @contextlib.contextmanager
@@ -152,7 +151,8 @@ class Plan:
         if not self._thread:
             return config
         given = config or {}
-        metadata = {**(given.get("metadata") or {}), SAGA: self._saga_id}
+        owner = {INSIDE: self._inside} if self._inside else {SAGA: self._saga_id}
+        metadata = {**(given.get("metadata") or {}), **owner, LOG: self._log}
         return {**given, "metadata": metadata}
 
     def waits(self, graph: Any, config: RunnableConfig | None) -> bool:
@@ -171,8 +171,17 @@ class Plan:
         """Leave the saga suspended, with the answers that it has.
 
         Raises:
-            SuspendRequested: always.
+            SuspendRequested: always, but:
+            NotSuspendable: the saga is that of a boundary round it, which does not wait.
         """
+        if self._inside:
+            raise NotSuspendable(
+                f"The graph waits on thread {self._thread!r}, inside another boundary, which would "
+                "be committed meanwhile; what the run did is undone.",
+                fix="Let the run be the boundary: call saga_run(graph, …) or the saga_agent where "
+                "no other boundary is open, and make what belongs to it a node or a tool of the "
+                "graph.",
+            )
         awaits = None if self._answers is None else to_keep(self._answers)
         handle.suspend(f"the graph waits on thread {self._thread!r}", awaits=awaits)
 
@@ -191,112 +200,6 @@ class Plan:
         if not self.nested:
             saga = _engines_saga(handle)
             attempts_of(saga).check_repeated(saga)
-
-
-def nested_plan(given: Any, asked: Asked) -> Plan | None:
-    """Return the plan of a run inside a boundary; None where there is none.
-
-    Raises:
-        ConfigurationError: it was given a key, which only a saga of its own can have.
-    """
-    asked.check()
-    if current_scope.get() is None:
-        return None
-    if asked.key is not None:
-        raise ConfigurationError(
-            "A run inside another boundary was given a key; it is a part of that saga."
-        )
-    return Plan(asked, given, nested=True)
-
-
-def planned(graph: Any, given: Any, config: RunnableConfig | None, asked: Asked) -> Plan:
-    """Return the plan of a run that no boundary is round; blocks.
-
-    Raises:
-        ConfigurationError: the run cannot be a boundary as it was asked for.
-        BranchRefused: it would leave effects behind that came after where it begins.
-        SagaClosed: the thread's saga has ended.
-    """
-    if not _can_wait(graph):
-        return Plan(asked, given, saga_id=asked.key)
-    name = threads.thread_of(config or {})
-    snapshots = graph.get_state_history(threads.latest_of(config))
-    return _on_thread(Thread(name, snapshots, threads.checkpoint_of(config)), given, asked)
-
-
-async def planned_async(
-    graph: Any, given: Any, config: RunnableConfig | None, asked: Asked
-) -> Plan:
-    """Return the plan of a run that no boundary is round, without blocking the event loop.
-
-    Raises:
-        ConfigurationError: the run cannot be a boundary as it was asked for.
-        BranchRefused: it would leave effects behind that came after where it begins.
-        SagaClosed: the thread's saga has ended.
-    """
-    if not _can_wait(graph):
-        return Plan(asked, given, saga_id=asked.key)
-    name = threads.thread_of(config or {})
-    snapshots = [s async for s in graph.aget_state_history(threads.latest_of(config))]
-    thread = Thread(name, snapshots, threads.checkpoint_of(config))
-    return await asyncio.to_thread(_on_thread, thread, given, asked)
-
-
-def _on_thread(thread: Thread, given: Any, asked: Asked) -> Plan:
-    if asked.durability == "exit":
-        _say_exit()
-    log = Recorded(asked.runtime)
-    resuming = threads.goes_on(given)
-    saga = asked.key or _saga_on(thread, log, resuming=resuming)
-    lineage = Lineage(thread.snapshots, thread.line)
-    left = travel.check_begin(thread, lineage, log, on_branch=asked.on_branch, named=asked.key)
-    answers = GraphAnswers(log.awaits(saga))
-    return Plan(
-        asked,
-        taken(given, thread.interrupts, answers),
-        saga_id=saga,
-        history=thread.history(lineage.done, resuming=resuming),
-        thread=thread.id,
-        answers=answers,
-        left=left,
-    )
-
-
-@functools.cache
-def _say_exit() -> None:
-    log.warning(
-        "durability='exit' stores nothing before a run ends: after a crash the graph begins anew, "
-        "and a model may then take another way, so that all is undone. durability='sync' keeps "
-        "each checkpoint before the next effect. (Said once.)"
-    )
-
-
-def _saga_on(thread: Thread, log: Recorded, *, resuming: bool) -> str:
-    """Return the id of the saga that a run on a thread begins or goes on with."""
-    recorded = thread.saga
-    if recorded is not None and threads.continued(
-        thread, recorded, log.state(recorded), resuming=resuming
-    ):
-        return recorded
-    number = 1
-    while not threads.usable(log.state(thread.begun_at(number))):
-        number += 1
-    return thread.begun_at(number)
-
-
-def _can_wait(graph: Any) -> bool:
-    """Say whether a graph can stop and be gone on with: it has a checkpointer of its own.
-
-    Raises:
-        ConfigurationError: it would use that of a graph round it, which has no boundary.
-    """
-    configurable = ensure_config().get("configurable") or {}
-    if place.here() is not None and configurable.get("thread_id") is not None:
-        raise ConfigurationError(
-            "The run is inside another graph, which no boundary is round.",
-            fix="Run the outermost graph with saga_run, or make that one a saga_agent.",
-        )
-    return getattr(graph, "checkpointer", None) not in (None, False)
 
 
 def _engines_saga(handle: SagaHandle) -> Any:

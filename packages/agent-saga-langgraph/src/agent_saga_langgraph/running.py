@@ -7,7 +7,8 @@ Rules of this part:
 - A run that stops before its end (an interrupt, a breakpoint, a drain) is suspended: neither
   committed nor undone. The caller gets what the framework returns; going on with the thread goes
   on with the saga.
-- Inside another boundary a run is a savepoint of it; an interrupt passes through to the outer run.
+- Inside another run a run is a savepoint of it; an interrupt passes through to the outer run.
+  Inside any other boundary it is a savepoint, too, and an interrupt fails it: nobody would wait.
 - Where a run can be interrupted, a step whose inverse has no name is refused before its effect.
 - An outcome that remains unknown does not replace the framework's result: it is logged, and stands
   in `last_report()`.
@@ -25,7 +26,8 @@ from agent_saga.errors import SagaSuspended
 from agent_saga.kit.agent_kit import AgentKit
 from agent_saga.kit.scopes import last_report
 from agent_saga_langgraph.effects import ToolFailed
-from agent_saga_langgraph.plans import Asked, Plan, nested_plan, planned, planned_async
+from agent_saga_langgraph.planning import planned, planned_async
+from agent_saga_langgraph.plans import Asked, Plan
 from agent_saga_langgraph.telling import run_ended
 
 __all__ = ["last_report", "saga_run", "saga_run_sync"]
@@ -60,15 +62,13 @@ async def saga_run(
         SagaAborted: the run failed and was undone; see its report.
         SagaClosed: the thread's saga was undone, or has ended.
         BranchRefused: effects stand that came after the checkpoint that the run begins at.
-        ClaimRefused: another run goes on in the same saga.
+        ClaimRefused: another run goes on in the same saga, or another boundary has the thread.
 
     A crash leaves a durable record of every effect; the thread can be gone on with, or recovery
     undoes the saga.
     """
     asked = Asked(kit, key, on_tool_failure, on_branch, options.get("durability"))
-    plan = nested_plan(input, asked)
-    if plan is None:
-        plan = await planned_async(graph, input, config, asked)
+    plan = await planned_async(graph, input, config, asked)
     run, result, before = Run(plan), None, last_report()
     try:
         async with plan.scope() as saga:
@@ -102,9 +102,7 @@ def saga_run_sync(
         ConfigurationError: an event loop is running on this thread.
     """
     asked = Asked(kit, key, on_tool_failure, on_branch, options.get("durability"))
-    plan = nested_plan(input, asked)
-    if plan is None:
-        plan = planned(graph, input, config, asked)
+    plan = planned(graph, input, config, asked)
     run, result, before = Run(plan), None, last_report()
     try:
         with plan.scope() as saga:
@@ -161,9 +159,10 @@ class Run:
 
         Raises:
             SuspendRequested: the graph waits.
+            NotSuspendable: it does, inside a boundary that cannot wait with it.
             ReplayConflict: a lost attempt did what this one did not repeat.
         """
-        if waits and not self._plan.nested:
+        if waits:
             self._plan.suspend(saga)
         self._plan.check_repeated(saga)
 

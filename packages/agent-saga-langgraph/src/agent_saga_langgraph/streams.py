@@ -26,7 +26,8 @@ from agent_saga.domain.report import RollbackReport
 from agent_saga.engine.boundary import last_reports
 from agent_saga.errors import SagaSuspended
 from agent_saga.kit.agent_kit import AgentKit
-from agent_saga_langgraph.plans import Asked, nested_plan, planned, planned_async
+from agent_saga_langgraph.planning import planned, planned_async
+from agent_saga_langgraph.plans import Asked
 from agent_saga_langgraph.running import Run
 from agent_saga_langgraph.telling import run_ended
 
@@ -68,9 +69,7 @@ async def saga_stream(
 
     async def run() -> None:
         try:
-            plan = nested_plan(input, asked)
-            if plan is None:
-                plan = await planned_async(graph, input, config, asked)
+            plan = await planned_async(graph, input, config, asked)
             state = Run(plan)
             with contextlib.suppress(SagaSuspended):
                 async with plan.scope() as saga:
@@ -177,9 +176,7 @@ def saga_stream_sync(
     asked = Asked(kit, key, on_tool_failure, on_branch, options.get("durability"))
 
     def run() -> Generator[Any, None, None]:
-        plan = nested_plan(input, asked)
-        if plan is None:
-            plan = planned(graph, input, config, asked)
+        plan = planned(graph, input, config, asked)
         state, interrupted, left = Run(plan), False, False
         with contextlib.suppress(SagaSuspended), plan.scope() as saga:
             with plan.entered(saga):

@@ -7,6 +7,8 @@ Rules of this part:
 - With one, the saga's id stands in the metadata of the checkpoints that its run made. A new id is
   the thread and the checkpoint that the run begins at: so a run whose first checkpoint was lost in
   a crash is found again.
+- The checkpoints of a run inside a boundary of the program name that saga instead; and all of them
+  name the log. What follows from that is judged in `owners`.
 - A saga that waits, or whose process died, is gone on with. One that has ended is not; the thread
   of one that was undone is refused, since its state tells of effects that the world no longer has.
 - A new input on a thread that waits drops what waits: what was done there is lost to the graph.
@@ -22,12 +24,22 @@ from typing import Any, Final
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command, Interrupt, StateSnapshot
 
+from agent_saga.domain import identity
 from agent_saga.domain.lifecycle import SagaState
 from agent_saga.errors import ConfigurationError, SagaClosed
 from agent_saga_langgraph.attempts import History
 
 SAGA: Final = "agent_saga"
 """The key in a checkpoint's metadata under which the saga's id stands."""
+
+INSIDE: Final = "agent_saga_inside"
+"""The same for the saga of a boundary round the run, by the log's own id of it."""
+
+LOG: Final = "agent_saga_log"
+"""The key under which the address of the log stands."""
+
+LABEL: Final = "langgraph"
+"""The label of a saga under which its thread and graph stand."""
 
 _BY_HAND = ("update", "fork")
 """How checkpoints that no run made call their source."""
@@ -70,17 +82,35 @@ class Thread:
         self.latest = self.line[0] if self.line else None
 
     @property
+    def made(self) -> StateSnapshot | None:
+        """The latest checkpoint that a run made."""
+        return next((s for s in self.line if not by_hand(s)), None)
+
+    @property
     def saga(self) -> str | None:
-        """The id of the saga whose run made the latest checkpoint that a run made."""
-        made = [s for s in self.line if not by_hand(s)]
-        return saga_of(made[0]) if made else None
+        """The id of the saga whose run made that; None if it was a part of a program's saga."""
+        return saga_of(self.made)
+
+    @property
+    def inside(self) -> str | None:
+        """The id, in the log, of the program's saga that the run which made that was a part of."""
+        return inside_of(self.made)
+
+    @property
+    def ends(self) -> list[str]:
+        """Where runs may have begun that left no checkpoint."""
+        return ["start", *[checkpoint_of(s.config) for s in self.snapshots]]
 
     @property
     def sagas(self) -> set[str]:
-        """The ids of all sagas that the thread may have had."""
+        """The ids of all sagas of its own that the thread may have had first at each place."""
         named = {saga for s in self.snapshots if (saga := saga_of(s)) is not None}
-        ends = ["start", *[checkpoint_of(s.config) for s in self.snapshots]]
-        return named | {f"langgraph:{self.id}:{at}" for at in ends}
+        return named | {self.begun(at) for at in self.ends}
+
+    @property
+    def programs(self) -> set[str]:
+        """The ids, in the log, of the program's sagas that runs of the thread were a part of."""
+        return {saga for s in self.snapshots if (saga := inside_of(s)) is not None}
 
     @property
     def begins_branch(self) -> bool:
@@ -103,6 +133,10 @@ class Thread:
     def begun_at(self, number: int = 1) -> str:
         """Return the id of a saga that begins here; later numbers where earlier ones are used."""
         at = checkpoint_of(self.latest.config) if self.latest is not None else "start"
+        return self.begun(at, number)
+
+    def begun(self, at: str, number: int = 1) -> str:
+        """Return the id of a saga that begins at a checkpoint of the thread."""
         return f"langgraph:{self.id}:{at}" + (f":{number}" if number > 1 else "")
 
     def history(self, done: frozenset[str], *, resuming: bool) -> History:
@@ -141,9 +175,34 @@ def thread_of(config: RunnableConfig) -> str:
 
 def saga_of(snapshot: StateSnapshot | None) -> str | None:
     """Return the id of the saga whose run made a checkpoint, or None."""
+    return _noted(snapshot, SAGA)
+
+
+def inside_of(snapshot: StateSnapshot | None) -> str | None:
+    """Return the id of the program's saga that the run which made a checkpoint was a part of."""
+    return _noted(snapshot, INSIDE)
+
+
+def log_of(snapshot: StateSnapshot) -> str:
+    """Return the address of the log of the run that made a checkpoint, or an empty string."""
+    return _noted(snapshot, LOG) or ""
+
+
+def saga_id_of(snapshot: StateSnapshot) -> str | None:
+    """Return the id, in the log, of the saga that a checkpoint's run was, or was a part of."""
+    own = saga_of(snapshot)
+    return inside_of(snapshot) if own is None else identity.saga_id_of(own)
+
+
+def scope_of(thread: str) -> str:
+    """Return how the savepoint of a thread's run inside a boundary of the program is called."""
+    return f"langgraph:{thread}"
+
+
+def _noted(snapshot: StateSnapshot | None, key: str) -> str | None:
     found: Mapping[str, Any] = (snapshot.metadata if snapshot is not None else None) or {}
-    saga = found.get(SAGA)
-    return saga if isinstance(saga, str) else None
+    value = found.get(key)
+    return value if isinstance(value, str) else None
 
 
 def latest_of(config: RunnableConfig | None) -> RunnableConfig:
@@ -156,7 +215,7 @@ def latest_of(config: RunnableConfig | None) -> RunnableConfig:
 
 def by_hand(snapshot: StateSnapshot) -> bool:
     """Say whether no run made a checkpoint; a run that begins a branch makes a copy of its own."""
-    return source_of(snapshot) in _BY_HAND and saga_of(snapshot) is None
+    return source_of(snapshot) in _BY_HAND and saga_id_of(snapshot) is None
 
 
 def source_of(snapshot: StateSnapshot) -> str:
@@ -195,10 +254,20 @@ def continued(thread: Thread, saga: str, state: SagaState | None, *, resuming: b
     """
     if state in _GOES_ON or (state is None and thread.waits):
         return True
-    if thread.begins_branch:
-        return False
+    if not thread.begins_branch:
+        check_ended(thread, saga, state, resuming=resuming)
+    return False
+
+
+def check_ended(thread: Thread, saga: str, state: SagaState | None, *, resuming: bool) -> None:
+    """See that a saga which has ended lets another run begin on its thread.
+
+    Raises:
+        SagaClosed: it was undone, or has ended while the thread waits; arguments as for
+            `continued`.
+    """
     if state in (None, SagaState.COMMITTED) and not (resuming and thread.waits):
-        return False
+        return
     how = "has been committed" if state is SagaState.COMMITTED else f"is {state.value}"  # type: ignore[union-attr]
     raise SagaClosed(
         f"The saga {saga!r} of thread {thread.id!r} {how}; the thread's state tells of effects "

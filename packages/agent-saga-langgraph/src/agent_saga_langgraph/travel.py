@@ -32,7 +32,7 @@ from agent_saga.kit.frameworks.recorded import Recorded
 from agent_saga.recovery.survey import Found
 from agent_saga.recovery.undo_steps import check_steps, stands, undo_steps
 from agent_saga.runtime.composition import process_runtime
-from agent_saga_langgraph import threads
+from agent_saga_langgraph import owners, threads
 from agent_saga_langgraph.lineage import Lineage, Side
 from agent_saga_langgraph.threads import Thread
 
@@ -40,6 +40,7 @@ __all__ = ["rollback_to", "rollback_to_sync"]
 
 _TO_DO = "rollback_to(graph, config, kit=kit) undoes them; on_branch='keep' lets them stand."
 _GOES_ON = frozenset({SagaState.RUNNING, SagaState.SUSPENDED, SagaState.RELEASED})
+_STAYS = (Side.BEFORE, Side.ELSEWHERE)
 
 
 class Part(NamedTuple):
@@ -70,7 +71,13 @@ def _shown(arguments: Any) -> str:
 
 
 def check_begin(
-    thread: Thread, lineage: Lineage, log: Recorded, *, on_branch: str, named: str | None
+    thread: Thread,
+    lineage: Lineage,
+    log: Recorded,
+    graph: str,
+    *,
+    on_branch: str,
+    named: str | None = None,
 ) -> list[str]:
     """See that a run may begin where it is asked to; return the effects that it leaves standing.
 
@@ -78,6 +85,7 @@ def check_begin(
         thread: where the run begins.
         lineage: the thread's checkpoints, seen from there.
         log: what is recorded.
+        graph: what tells the graph from others.
         on_branch: "refuse", or "keep" to let effects of other branches stand.
         named: the id that the caller gave the saga, which says that the thread's own is over.
 
@@ -87,10 +95,11 @@ def check_begin(
     """
     continued = thread.saga
     if thread.branched:
-        sagas = [(found, log.rebuilt(found)) for found in log.all(thread.sagas)]
+        known = owners.sagas_of(thread, graph, log)
     else:
-        one = log.found(continued) if continued is not None else None
-        sagas = [] if one is None else [(one, log.rebuilt(one))]
+        last = log.program(thread.inside) if continued is None else log.found(continued)
+        known = [] if last is None else [last]
+    sagas = [(found, log.rebuilt(found)) for found in known]
     if named is None:
         _check_missing(thread, lineage, sagas)
     if not thread.branched:
@@ -116,7 +125,7 @@ def _is_left(found: Found, saga: Saga, step: str, lineage: Lineage, *, own: bool
         return side is Side.BESIDE
     if side is Side.UNPLACED:
         return found.view.state in _GOES_ON
-    return side is not Side.BEFORE
+    return side not in _STAYS
 
 
 def _still_open(saga: str | None, log: Recorded) -> bool:
@@ -176,7 +185,8 @@ async def rollback_to(
         The configuration of the copy; so is the thread's latest checkpoint now.
 
     Raises:
-        UndoRefused: an effect cannot be undone, or cannot be placed; nothing was undone.
+        UndoRefused: an effect cannot be undone, cannot be placed, or stands in another log; nothing
+            was undone.
         SagaError: an inverse did not succeed; the thread is as it was.
         SagaClosed: the checkpoint tells of effects that were undone.
         ClaimRefused: a run is going on.
@@ -185,10 +195,10 @@ async def rollback_to(
     """
     name = threads.thread_of(config)
     snapshots = [s async for s in graph.aget_state_history(threads.latest_of(config))]
-    log = Recorded(_runtime(graph, kit))
+    log, told = Recorded(_runtime(graph, kit)), owners.graph_name(graph)
 
     def undo() -> RollbackReport:
-        return _rolled_back(Thread(name, snapshots, _wanted(config)), log, by, reason)
+        return _rolled_back(Thread(name, snapshots, _wanted(config)), log, told, by, reason)
 
     last_reports.set(await asyncio.to_thread(undo))
     try:
@@ -208,7 +218,8 @@ def rollback_to_sync(
     """Go back in time as `rollback_to` does; arguments, result and errors as there."""
     snapshots = list(graph.get_state_history(threads.latest_of(config)))
     thread = Thread(threads.thread_of(config), snapshots, _wanted(config))
-    last_reports.set(_rolled_back(thread, Recorded(_runtime(graph, kit)), by, reason))
+    log, told = Recorded(_runtime(graph, kit)), owners.graph_name(graph)
+    last_reports.set(_rolled_back(thread, log, told, by, reason))
     try:
         return graph.update_state(config, None, as_node="__copy__")  # type: ignore[no-any-return]
     except InvalidUpdateError:
@@ -230,9 +241,10 @@ def _wanted(config: RunnableConfig) -> str:
     return wanted
 
 
-def _rolled_back(thread: Thread, log: Recorded, by: str, reason: str) -> RollbackReport:
-    lineage = Lineage(thread.snapshots, thread.line)
-    sagas = [(found, log.rebuilt(found)) for found in log.all(thread.sagas)]
+def _rolled_back(thread: Thread, log: Recorded, graph: str, by: str, reason: str) -> RollbackReport:
+    owners.check_whole(thread, log)
+    lineage = Lineage(thread)
+    sagas = [(found, log.rebuilt(found)) for found in owners.sagas_of(thread, graph, log)]
     _check_missing(thread, lineage, sagas)
     parts = [_after(found, saga, lineage) for found, saga in reversed(sagas)]
     chosen = [part for part in parts if part.steps]
@@ -273,4 +285,4 @@ def _after(found: Found, saga: Saga, lineage: Lineage) -> Part:
             fix="Go on with the thread until the run ends, or undo the whole saga "
             f"(agent-saga undo {found.id} --by NAME --reason WHY --import MODULE).",
         )
-    return Part(found, saga, [step for step in standing if sides[step] is not Side.BEFORE])
+    return Part(found, saga, [step for step in standing if sides[step] not in _STAYS])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from agent_saga.domain import identity
 from agent_saga.domain.effective import facts_of
@@ -15,6 +15,7 @@ from agent_saga.recovery.proofs import Proofs
 from agent_saga.recovery.rebuild import rebuilt
 from agent_saga.recovery.survey import Found, look, look_at, survey
 from agent_saga.runtime.composition import Runtime
+from agent_saga.wal.departed import has_departed
 from agent_saga.wal.file import FileWAL
 
 
@@ -55,6 +56,11 @@ class Recorded:
         found = self.found(saga)
         return None if found is None else found.view.state
 
+    @property
+    def address(self) -> str:
+        """Where the log is."""
+        return self._wal.address
+
     def awaits(self, saga: str) -> object:
         """Return what a suspended saga keeps for whoever resumes it, or None."""
         found = self.found(saga)
@@ -72,9 +78,34 @@ class Recorded:
             self._found[saga] = look(self._wal.path, identity.saga_id_of(saga))
         return self._found[saga]
 
-    def all(self, sagas: Iterable[str]) -> list[Found]:
-        """Return those of several sagas that left records, the earliest first."""
-        ids = {identity.saga_id_of(saga) for saga in sagas}
+    def program(self, saga: str | None) -> Found | None:
+        """Return a saga by the log's own id; None when it left no record, or none is named."""
+        return None if saga is None else look(self._wal.path, saga)
+
+    def has_had(self, sagas: Iterable[str]) -> bool:
+        """Say whether the log tells, or told before it was compacted, of one of several sagas.
+
+        Args:
+            sagas: the log's own ids.
+        """
+        ids, path = set(sagas), self._wal.path
+        return bool(look_at(path, ids)) or any(has_departed(path, saga) for saga in ids)
+
+    def label(self, found: Found, name: str) -> object:
+        """Return a label that a saga was begun with, or None."""
+        begins = [r for r in found.effective.records if r.event == Ev.SAGA_BEGIN]
+        about = facts_of(begins[0]).get("about") if begins else None
+        labels = about.get("labels") if isinstance(about, Mapping) else None
+        return labels.get(name) if isinstance(labels, Mapping) else None
+
+    def all(self, sagas: Iterable[str], programs: Iterable[str] = ()) -> list[Found]:
+        """Return those of several sagas that left records, the earliest first.
+
+        Args:
+            sagas: by the ids of our own.
+            programs: by the log's own ids.
+        """
+        ids = {*programs, *(identity.saga_id_of(saga) for saga in sagas)}
         return sorted(look_at(self._wal.path, ids).values(), key=lambda found: found.view.began)
 
     def rebuilt(self, found: Found) -> Saga:
