@@ -215,7 +215,11 @@ def test_an_interruption_while_a_module_loads_is_no_traceback(
     assert "Traceback" not in run.stderr
 
 
-def test_the_daemon_with_json_logs_says_its_errors_as_lines_of_json(tmp_path: Path) -> None:
+def test_the_daemon_with_json_logs_says_its_errors_as_lines_of_json(
+    tmp_path: Path, log: Any
+) -> None:
+    log.begin("x")
+    log.close()
     run = subprocess.run(
         program("saga-recoveryd", "--once", "--json-logs", "--import", "no_such_module_anywhere"),
         cwd=tmp_path, capture_output=True, text=True, check=False,

@@ -47,7 +47,7 @@ def test_a_saga_that_has_not_ended_is_not_clean(cli: Cli, log: Any) -> None:
     assert cli("list").code == 1
     shown = cli("show", "saga-1")
     assert shown.code == 1
-    assert "has not ended: NOT clean." in shown.out
+    assert "has not ended, and its process died: NOT clean." in shown.out
     assert f"Next: agent-saga recover --wal-path {log.path} --import MODULE" in shown.out
 
 

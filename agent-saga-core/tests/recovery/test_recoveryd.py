@@ -17,6 +17,7 @@ from agent_saga import compensator
 from agent_saga.cli.main import main as root
 from agent_saga.cli.recoveryd import _write_health, program
 from agent_saga.domain.records import Ev
+from agent_saga.errors import NotFound
 from agent_saga.recovery.daemon import Result
 from agent_saga.recovery.recover import Recovered
 
@@ -116,12 +117,14 @@ def test_a_health_file_that_cannot_be_written_stops_nothing(log, world, tmp_path
     assert world.undone == ["a"]
 
 
-def test_once_without_a_log_finds_nothing_and_makes_nothing(log):
-    assert int(once(log)) == 0
+def test_once_without_a_log_says_so_and_makes_nothing(log):
+    with pytest.raises(NotFound, match="There is no log at"):
+        once(log)
     assert not log.path.exists()
 
 
 def test_a_module_that_cannot_be_loaded_is_an_error(log):
+    dead(log)
     with pytest.raises(Exception, match="no_such_module"):
         once(log, "--import", "no_such_module")
 

@@ -1,10 +1,14 @@
-"""A notifier that is a program: it is run with the case as JSON on its standard input."""
+"""A notifier that is a program: it is run with the case as JSON on its standard input.
+
+It runs where the command was typed, whatever working directory an imported module has chosen.
+"""
 
 from __future__ import annotations
 
 import json
 import shlex
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from agent_saga.errors import ConfigurationError
@@ -37,11 +41,13 @@ def program(command: str) -> Callable[[Case], None]:
         raise ConfigurationError(f"--notify cannot be read: {error}.") from error
     if not words:
         raise ConfigurationError("--notify names no program.")
+    here = Path.cwd()
 
     def notify(case: Case) -> None:
         text = json.dumps(case._asdict())
         subprocess.run(  # noqa: S603 - the operator's own program, run without a shell
-            words, input=text, text=True, check=True, timeout=_LONGEST, stdout=subprocess.DEVNULL
-        )
+            words, input=text, text=True, check=True, timeout=_LONGEST, stdout=subprocess.DEVNULL,
+            cwd=here,
+        )  # fmt: skip
 
     return notify

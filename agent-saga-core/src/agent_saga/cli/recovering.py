@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agent_saga.cli.lasting import to_the_end
 from agent_saga.cli.output import printable
-from agent_saga.cli.place import existing_log, log_path
 from agent_saga.errors import RecoveryRefused
 from agent_saga.plugins.importing import import_modules
 from agent_saga.recovery.recover import (
@@ -24,6 +23,7 @@ from agent_saga.runtime.daemon import RecoveryDaemon
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from agent_saga.plugins.notifiers import Notifier
     from agent_saga.recovery.recover import Recovered
@@ -45,30 +45,28 @@ _SAID: Final = {
 
 @contextlib.contextmanager
 def opened(
-    wal_path: str | None,
+    path: Path,
     modules: Sequence[str],
     by: str,
     *,
-    awaited: bool = False,
+    quiet: bool = True,
     notifiers: Mapping[str, Notifier] | None = None,
     leave_missing: bool = True,
 ) -> Iterator[RecoveryDaemon]:
     """Load the handlers' modules and open the log for acting on it.
 
     Args:
-        wal_path: what `--wal-path` said.
+        path: the log's absolute path, found out before a module may change the working directory.
         modules: what `--import` said.
         by: who acts.
-        awaited: there may be no log yet.
+        quiet: the command itself says what became of sagas, so it is not logged too.
         notifiers: told of new cases beside those of plugins.
         leave_missing: as for `RecoveryDaemon`.
 
     Raises:
-        NotFound: there is no log at the path; nothing is created.
         PluginError: a module cannot be loaded.
     """
-    path = log_path(wal_path) if awaited else existing_log(wal_path)
-    if not awaited:
+    if quiet:
         _say_once()
     with to_the_end():
         import_modules(modules)
@@ -94,19 +92,23 @@ def _say_once() -> None:
         recovery.addHandler(_Unexpected())
 
 
-def check_handlers(missing: Sequence[str]) -> None:
-    """Refuse to act while inverses are missing that sagas need.
+def check_handlers(daemon: RecoveryDaemon, *, undo_held: bool = False) -> None:
+    """Refuse a pass that could only wait for inverses, since a module was not named.
 
-    Acting without them would make every such saga a human's case, although a module was only not
-    named.
+    Acting without them would make every such saga a human's case. Where other sagas can be
+    recovered, these are told by name and wait.
 
     Args:
-        missing: the names of the inverses.
+        daemon: over the log.
+        undo_held: as for the pass.
 
     Raises:
-        RecoveryRefused: there are some.
+        RecoveryRefused: inverses are missing, and without them nothing would be done.
     """
-    if not missing:
+    if daemon.leave_missing:
+        return
+    missing = daemon.missing_handlers(now=True, undo_held=undo_held)
+    if not missing or daemon.forecast(undo_held=undo_held).acts:
         return
     names = ", ".join(printable(name) for name in missing)
     raise RecoveryRefused(

@@ -3,10 +3,10 @@
 Rules of this part:
 
 - It ends on SIGTERM and SIGINT after the saga that it is working on. It may start before there is
-  a log.
+  a log, and says so; at a path where something else stands it does not start.
 - `--once` makes one pass that does not wait, and exits like `agent-saga recover`.
-- Without the inverses that sagas need it does not start. Where it learns of such a saga later, that
-  one waits for a daemon that has them, is logged and told in the health file, and the others go on.
+- A saga whose inverses are not registered here waits for a daemon that has them; it is logged and
+  told in the health file, and the others go on. `--once` is refused if it could do nothing else.
 - A pass that fails is logged, and the next one is made; only `--once` ends with its error.
 - The health file, if asked for, is rewritten after every pass with its time and counts; a watcher
   judges by its age, and by `failed`.
@@ -29,6 +29,7 @@ from agent_saga.cli import ending, notifying
 from agent_saga.cli.compacting import Schedule
 from agent_saga.cli.exits import Exit
 from agent_saga.cli.options import import_option, leave_missing_option
+from agent_saga.cli.place import existing_log, is_there, log_path
 from agent_saga.cli.recovering import check_handlers, opened
 from agent_saga.observe.logging import configure_logging
 
@@ -84,23 +85,27 @@ def program(
     """Undo what dead processes left, for as long as it runs.
 
     Inverses run by name, so name the modules that register them with --import. It may start before
-    there is a log. It ends with 0 when a signal ends it, with 4 if an inverse that is needed is not
-    registered, and with --once as agent-saga recover does.
+    there is a log. A saga whose inverse is not registered waits, is logged and is told in the
+    health file; the others go on. It ends with 0 when a signal ends it, with 3 if what stands at
+    the path is no log, and with --once as agent-saga recover does.
     """
     configure_logging(format="json" if json_logs else "text")
+    path = existing_log(wal_path) if once else log_path(wal_path)
+    health = Path(health_file).absolute() if health_file else None
+    if not is_there(path):
+        log.warning("there is no log at %s yet; it is watched for", path)
 
     def told(result: Result | None) -> None:
-        if health_file:
-            _write_health(Path(health_file), result)
+        if health is not None:
+            _write_health(health, result)
 
     by = "saga-recoveryd"
     told_too = {} if notify is None else {notifying.NAME: notifying.program(notify)}
     with opened(
-        wal_path, modules, by, awaited=True, notifiers=told_too, leave_missing=leave_missing
+        path, modules, by, quiet=False, notifiers=told_too, leave_missing=leave_missing
     ) as daemon:
-        if not leave_missing:
-            check_handlers(daemon.missing_handlers())
         if once:
+            check_handlers(daemon)
             result = daemon.sweep()
             told(result)
             return Exit.CLEAN if result.clean else Exit.NOT_CLEAN

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_saga.cli.output import printable
+from agent_saga.cli.owners import DEAD, UNTOLD
 from agent_saga.domain.words import SAGA_WORDS, STEP_WORDS
 from agent_saga.recovery.suspended import HOLD, UNDO, after_deadline
 
@@ -13,17 +14,26 @@ if TYPE_CHECKING:
 
 __all__ = ["headline", "standing_lines"]
 
+_PROCESS = {
+    DEAD: ", and its process died",
+    UNTOLD: ", and whether its process lives cannot be told",
+}
 _OVER = {
     UNDO: " beyond its deadline (recovery undoes it)",
     HOLD: " beyond its deadline (a human decides)",
 }
 
 
-def headline(view: SagaView) -> str:
-    """Return one line: which saga, where it stands, clean or not."""
+def headline(view: SagaView, process: str = "") -> str:
+    """Return one line: which saga, where it stands, clean or not.
+
+    Args:
+        view: the saga.
+        process: how its process stands, as `Owners.of` tells it.
+    """
     name = f"{printable(view.name)!r} " if view.name else ""
     clean = "clean" if view.clean else "NOT clean"
-    over = _OVER.get(after_deadline(view), "")
+    over = _OVER.get(after_deadline(view), "") + _PROCESS.get(process, "")
     return f"Saga {name}{printable(view.id)} {SAGA_WORDS[view.state]}{over}: {clean}."
 
 

@@ -127,7 +127,7 @@ def _text(facts: object, *path: str) -> str:
 def _begin(view: SagaView, record: WrittenRecord) -> None:
     view.state = saga_after(view.state, record.event)
     facts = facts_of(record)
-    view.name = _text(facts, "about", "name")
+    view.name, view.key = _text(facts, "about", "name"), _text(facts, "about", "key")
     view.resume_grace = _grace(facts.get("about"))
 
 

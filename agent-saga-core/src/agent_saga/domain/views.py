@@ -66,6 +66,7 @@ class SagaView:
 
     Attributes:
         id, name: which saga.
+        key: the `saga_id` that its program gave; empty if it gave none.
         state: where it stands.
         epoch: the highest epoch that was seen.
         began, last: times of its first and last record, in microseconds since the epoch.
@@ -93,6 +94,7 @@ class SagaView:
         "epoch",
         "faults",
         "id",
+        "key",
         "last",
         "name",
         "owners",
@@ -107,7 +109,7 @@ class SagaView:
 
     def __init__(self, saga: str) -> None:
         self.id = saga
-        self.name = self.claimed_for = self.undo_to = self.at_deadline = ""
+        self.name = self.key = self.claimed_for = self.undo_to = self.at_deadline = ""
         self.undo_only: frozenset[str] | None = None
         self.deadline: int | None = None
         self.resume_grace: float | None = None

@@ -73,8 +73,9 @@ def import_modules(names: Iterable[str]) -> None:
         PluginError: a module cannot be loaded.
         ConfigurationError: a module opened a boundary or called a wrapped tool while loading.
     """
+    here = os.getcwd()  # noqa: PTH109 - pathlib is slow to load
     for name in names:
-        _put_first(os.getcwd())  # noqa: PTH109 - pathlib is slow to load
+        _put_first(here)  # also after a module that chose another one
         with importing(name):
             _load(name)
 

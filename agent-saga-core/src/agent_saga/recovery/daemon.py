@@ -81,8 +81,9 @@ class Result(NamedTuple):
 
     @property
     def clean(self) -> bool:
-        """Whether nothing waits and nothing needs a person."""
-        return not self.needs_human and not self.damages and not self.waiting
+        """Whether nothing waits, nothing needs a person, and nothing stands of what was undone."""
+        stands = any(one.needs_human or one.stands for one in self.sagas)
+        return not stands and not self.damages and not self.waiting
 
     @property
     def waiting(self) -> list[Recovered]:

@@ -58,6 +58,11 @@ class Forecast(NamedTuple):
         """Whether nothing would be done, nothing waits and nothing needs a person."""
         return not self.damages and all(one.outcome == LIVE for one in self.sagas)
 
+    @property
+    def acts(self) -> bool:
+        """Whether anything would be undone or asked about."""
+        return any(one.outcome in (WOULD_UNDO, WOULD_ASK) for one in self.sagas)
+
 
 def forecast(place: Place, *, undo_held: bool = False, leave_missing: bool = True) -> Forecast:
     """Return what a pass of recovery would do now.

@@ -78,6 +78,11 @@ class Recovered(NamedTuple):
         """Whether a person has to look at it."""
         return self.outcome in (NEEDS_HUMAN, FAILED)
 
+    @property
+    def stands(self) -> bool:
+        """Whether something of it stands now that it was unwound, be it by approval."""
+        return self.report is not None and not self.report.clean
+
 
 def recoverable(found: Found) -> bool:
     """Say whether recovery may act on a saga, if its owner is dead or has released it."""

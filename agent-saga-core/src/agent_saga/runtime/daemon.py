@@ -61,6 +61,9 @@ class RecoveryDaemon:
         leave_missing: undo what can be undone of a saga although inverses of it are not registered
             here, and leave the rest to a human; otherwise such a saga waits for them.
 
+    Attributes:
+        leave_missing: as given.
+
     Raises:
         ConfigurationError: the log is not one in files.
     """
@@ -83,6 +86,7 @@ class RecoveryDaemon:
                 f"There is nothing to recover from {wal.address}: it ends with its process.",
                 fix="Give the path of a log in files.",
             )
+        self.leave_missing = leave_missing
         self._store: StateStore | None = None
         self._proofs = Proofs()
         own = dict(notifiers or {})
@@ -256,8 +260,7 @@ class RecoveryDaemon:
         Raises:
             WALError: the log cannot be read.
         """
-        leave_missing = self._daemon.leave_missing
-        return forecast(self._place(), undo_held=undo_held, leave_missing=leave_missing)
+        return forecast(self._place(), undo_held=undo_held, leave_missing=self.leave_missing)
 
     def check_undo(self, saga: str, *, leave_the_rest: bool = False, to: str | None = None) -> None:
         """Refuse what `undo` would refuse; runs and writes nothing.

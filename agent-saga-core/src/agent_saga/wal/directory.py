@@ -4,7 +4,8 @@ Rules of this part:
 
 - The path is a directory that belongs to the log alone: it is made at the first record, readable
   by its owner only, and keeps itself out of version control. Reading makes nothing.
-- A plain file, or a directory with other people's files, is refused with the rename to do.
+- A plain file, or a directory with other people's files, is refused with the rename to do, whether
+  it is to be written or to be read; an empty directory is a log that has not begun.
 - A file log is one host: a network file system is refused unless forced.
 - Every directory that is made is made durable in its parent, the log's own parent included.
 """
@@ -22,6 +23,8 @@ from agent_saga.errors import WALFormatError, WALFull, WALPathError
 from agent_saga.wal.os_port import NETWORK_FILE_SYSTEMS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from agent_saga.wal.os_port import OsPort
 
 __all__ = [
@@ -91,7 +94,7 @@ def cannot_begin(path: str, error: OSError) -> WALFull | WALPathError:
 
 
 def check_readable(port: OsPort, path: str) -> bool:
-    """Whether there is a log to read; False when nothing stands at the path.
+    """Whether there is a log to read; False when nothing stands at the path, or an empty directory.
 
     Raises:
         WALPathError: something else stands there.
@@ -100,8 +103,7 @@ def check_readable(port: OsPort, path: str) -> bool:
     try:
         if not stat.S_ISDIR(port.stat(path).st_mode):
             raise _plain_file(path)
-        _check_format(port, path)
-        return True
+        return _check_format(port, path) or _holds_a_log(port, path)
     except FileNotFoundError:
         return False
     except OSError as error:
@@ -141,28 +143,39 @@ def _check_local(port: OsPort, path: str) -> None:
 
 
 def _check_directory(port: OsPort, path: str) -> None:
+    if not _check_format(port, path):
+        _check_own(path, port.listdir(path))
+
+
+def _holds_a_log(port: OsPort, path: str) -> bool:
+    """Say whether there is anything of ours in a directory that says no layout."""
     names = port.listdir(path)
-    if _FORMAT_FILE in names:
-        return _check_format(port, path)
+    if WRITERS not in names:
+        _check_own(path, names)
+    return bool(names)
+
+
+def _check_own(path: str, names: Iterable[str]) -> None:
     foreign = [name for name in names if not name.startswith(_OURS)]
     if foreign:
         raise WALPathError(
             f"The directory {path!r} holds other files ({foreign[0]!r}), so it is no log.",
-            fix="Give the log a directory of its own.",
+            fix="Name the log's own directory (--wal-path, AGENT_SAGA_WAL, or wal=…).",
         )
-    return None
 
 
-def _check_format(port: OsPort, path: str) -> None:
+def _check_format(port: OsPort, path: str) -> bool:
+    """Say whether a directory tells its layout, and refuse one that is too new."""
     try:
         text = _read_file(port, os.path.join(path, _FORMAT_FILE))
     except FileNotFoundError:
-        return
+        return False
     if text not in (_FORMAT_TEXT, b""):
         raise WALFormatError(
             f"The log {path!r} says {text[:80]!r}; this version reads layout {LAYOUT}.",
             fix="Use the version of agent-saga-core that wrote it, or a newer one.",
         )
+    return True
 
 
 def _read_file(port: OsPort, path: str) -> bytes:

@@ -20,8 +20,9 @@ import os
 import time
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
+from agent_saga.domain.commands import quoted
 from agent_saga.domain.effective import facts_of
 from agent_saga.domain.records import Ev
 from agent_saga.errors import WALError
@@ -37,6 +38,7 @@ from agent_saga.wal.reader import scan_writer, writers_of
 __all__ = [
     "DeadWriter",
     "LogState",
+    "Writers",
     "dead_owner",
     "dead_writer",
     "dead_writers",
@@ -44,6 +46,7 @@ __all__ = [
     "is_recent",
     "log_state",
     "sync_writer",
+    "told_apart",
 ]
 
 _LOOKS: Final = 10
@@ -109,14 +112,27 @@ def dead_writer(path: str, writer: str, port: OsPort | None = None) -> DeadWrite
             port.close(fd)
             raise
     except OSError as error:
-        raise WALError(
-            f"Whether the writer {writer} lives cannot be told: {error}.",
-            fix="Run as the user that owns the log, on the host where it was written.",
-        ) from error
+        raise _untold(path, writer, error) from error
     if taken:
         return DeadWriter(port, writer, fd)
     port.close(fd)
     return None
+
+
+def _untold(path: str, writer: str, error: OSError) -> WALError:
+    """Say that nobody can tell whether a writer lives, and what can be done.
+
+    An empty file in the place of a lost lock proves nothing while the writer's process runs.
+    """
+    folder = os.path.join(path, WRITERS, writer)
+    what = f"Whether the writer {writer} lives cannot be told: {error}."
+    if isinstance(error, FileNotFoundError) and os.path.isdir(folder):
+        pid, file = opening_of(path, writer).get("pid"), os.path.join(folder, LOCK_FILE)
+        return WALError(
+            what, fix=f"When its process ({pid}) has ended, put a lock there: touch {quoted(file)}"
+        )
+    fix = "Run as the user that owns the log, on the host where it was written."
+    return WALError(what, fix=fix)
 
 
 def dead_owner(path: str, writer: str, port: OsPort | None = None) -> DeadWriter | None:
@@ -154,6 +170,37 @@ def dead_writers(
                 dead.close()
                 found.add(writer)
     return frozenset(found)
+
+
+class Writers(NamedTuple):
+    """Which writers of a log live, as far as their locks tell.
+
+    Attributes:
+        alive, dead: the ids of those that hold their lock, and of those that are proved dead.
+        untold: those of which nobody can tell, each with the reason and what can be done.
+    """
+
+    alive: frozenset[str]
+    dead: frozenset[str]
+    untold: Mapping[str, WALError]
+
+
+def told_apart(path: str, port: OsPort | None = None) -> Writers:
+    """Return which writers of a log live, for whoever only looks."""
+    port = OsPort() if port is None else port
+    alive: set[str] = set()
+    dead: set[str] = set()
+    untold: dict[str, WALError] = {}
+    for writer in writers_of(path, port):
+        try:
+            held = dead_writer(path, writer, port)
+        except WALError as error:
+            untold[writer] = error
+            continue
+        (alive if held is None else dead).add(writer)
+        if held is not None:
+            held.close()
+    return Writers(frozenset(alive), frozenset(dead), untold)
 
 
 def has_left(path: str, writer: str, port: OsPort) -> bool:

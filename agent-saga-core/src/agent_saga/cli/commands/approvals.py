@@ -169,7 +169,7 @@ def deny(request: str, approver: str, note: str, wal_path: str | None, *, as_jso
 @log_options
 def challenge(request: str, out: str | None, wal_path: str | None, *, as_json: bool) -> Exit:
     """Show what has to be signed to approve a request: 32 bytes over the exact action."""
-    _, store = _store(wal_path)
+    path, store = _store(wal_path)
     doc = store.find(request)
     digest = store.challenge(doc["id"])
     if out is not None:
@@ -178,9 +178,11 @@ def challenge(request: str, out: str | None, wal_path: str | None, *, as_json: b
         except OSError as error:
             raise click.FileError(out, error.strerror or str(error)) from error
     if as_json:
-        say_json({"id": doc["id"], "challenge": digest.hex(), "request": _document(doc)})
+        told = {"id": doc["id"], "challenge": digest.hex(), "request": _document(doc)}
+        say_json({"log": str(path), **told})
     else:
         say(
+            f"Log: {printable(path)}",
             f"{doc['id']}  {printable(doc['tool'])}",
             f"  arguments: {printable(doc['arguments'])}",
             f"  challenge: {digest.hex()}",
@@ -195,13 +197,13 @@ def challenge(request: str, out: str | None, wal_path: str | None, *, as_json: b
 @log_options
 def review(request: str, approver: str, note: str, wal_path: str | None, *, as_json: bool) -> Exit:
     """Record that somebody has looked at a decision that broke glass."""
-    _, store = _store(wal_path)
+    path, store = _store(wal_path)
     doc = store.find(request)
     store.review(doc["id"], by=approver, note=note)
     if as_json:
-        say_json({"id": doc["id"], "reviewed_by": approver, "note": note})
+        say_json({"log": str(path), "id": doc["id"], "reviewed_by": approver, "note": note})
     else:
-        say(f"{doc['id']} is reviewed by {printable(approver)}.")
+        say(f"Log: {printable(path)}", f"{doc['id']} is reviewed by {printable(approver)}.")
     return Exit.CLEAN
 
 
@@ -235,6 +237,7 @@ def _told(path: Path, made: Doc, grant: str, *, as_json: bool) -> Exit:
         return Exit.CLEAN
     if made["decision"] is None:
         signed = ", ".join(map(printable, made["signed"]))
+        say(f"Log: {printable(path)}")
         say(f"Signed by {signed}; {made['signatures']} signatures are wanted: {made['id']}")
         return Exit.CLEAN
     decision = made["decision"]

@@ -10,7 +10,7 @@ import click
 from agent_saga.cli.exits import Exit
 from agent_saga.cli.options import by_option, log_options, reason_option
 from agent_saga.cli.output import note, printable, say, say_json
-from agent_saga.cli.place import log_path
+from agent_saga.cli.place import is_there, log_path
 from agent_saga.cli.reach import known_tools, live_writers, reached
 from agent_saga.cli.switches import (
     entry_document,
@@ -59,6 +59,7 @@ def command(
     like a misspelt one; the halt is set all the same, also for processes that start later.
     """
     path = log_path(wal_path)
+    is_there(path)  # there may be no log yet, but nothing else may stand there
     before = live_writers(path)
     switch = switch_of(path)
     done = switch.halt(scope, reason=reason, by=by, drain=drain, ttl=ttl)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -10,6 +10,7 @@ from agent_saga.cli.exits import Exit
 from agent_saga.cli.holding import holds
 from agent_saga.cli.options import log_options
 from agent_saga.cli.output import counted, printable, say, say_json, table
+from agent_saga.cli.owners import DEAD, UNTOLD, Owners
 from agent_saga.cli.place import NO_LOG, is_there, log_path
 from agent_saga.cli.reading import LogView, damage_text, read_log
 from agent_saga.cli.story import moment
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_PROCESS: Final = {DEAD: " (its process died)", UNTOLD: " (its process: nobody can tell)"}
 _STATES = [state.value for state in SagaState if state is not SagaState.NEW]
 
 
@@ -50,6 +52,7 @@ def command(
     the log has no saga.
     """
     log = read_log(log_path(wal_path))
+    owners = Owners(log.path)
     shown = [
         saga
         for saga in log.sagas.values()
@@ -59,9 +62,9 @@ def command(
     ]
     held = holds(log.path, shown)
     if as_json:
-        say_json(_document(log, shown, held))
+        say_json(_document(log, shown, held, owners))
     else:
-        _print(log, shown)
+        _print(log, shown, owners)
         say(*[f"{saga} is held: {hold_text(held[saga])}" for saga in held])
     return _exit(log, shown)
 
@@ -72,26 +75,35 @@ def _exit(log: LogView, shown: list[SagaView]) -> Exit:
     return Exit.CLEAN if log.sagas else Exit.NOTHING_VERIFIABLE
 
 
-def _print(log: LogView, shown: list[SagaView]) -> None:
+def _print(log: LogView, shown: list[SagaView], owners: Owners) -> None:
     say(f"Log: {printable(log.path)}", *damage_text(log.damages))
     if not log.sagas:
         say("There is no saga in this log." if is_there(log.path) else NO_LOG)
         return
-    head = ("SAGA", "NAME", "STATE", "CLEAN", "STEPS", "BEGAN (UTC)")
-    say(*table(head, [_row(saga) for saga in shown]))
+    head: tuple[str, ...] = ("SAGA", "SAGA_ID", "NAME", "STATE", "CLEAN", "STEPS", "BEGAN (UTC)")
+    rows: list[tuple[object, ...]] = [
+        (saga.id, saga.key, saga.name, *_stand(saga, owners)) for saga in shown
+    ]
+    if not any(saga.key for saga in shown):
+        head = (head[0], *head[2:])
+        rows = [(row[0], *row[2:]) for row in rows]
+    say(*table(head, rows))
     say("", f"{len(shown)} of {counted(len(log.sagas), 'saga')}; {_unclean(shown)} not clean.")
 
 
-def _row(saga: SagaView) -> tuple[object, ...]:
+def _stand(saga: SagaView, owners: Owners) -> tuple[object, ...]:
     clean = "yes" if saga.clean else "NO"
-    return saga.id, saga.name, saga.state.value, clean, len(saga.steps), moment(saga.began)
+    state = f"{saga.state.value}{_PROCESS.get(owners.of(saga), '')}"
+    return state, clean, len(saga.steps), moment(saga.began)
 
 
 def _unclean(shown: list[SagaView]) -> int:
     return sum(not saga.clean for saga in shown)
 
 
-def _document(log: LogView, shown: list[SagaView], held: dict[str, Hold]) -> dict[str, Any]:
+def _document(
+    log: LogView, shown: list[SagaView], held: dict[str, Hold], owners: Owners
+) -> dict[str, Any]:
     return {
         "log": str(log.path),
         "whole": not log.broken,
@@ -99,8 +111,10 @@ def _document(log: LogView, shown: list[SagaView], held: dict[str, Hold]) -> dic
         "sagas": [
             {
                 "saga": saga.id,
+                "saga_id": saga.key,
                 "name": saga.name,
                 "state": saga.state.value,
+                "process": owners.of(saga),
                 "clean": saga.clean,
                 "steps": len(saga.steps),
                 "began_us": saga.began,

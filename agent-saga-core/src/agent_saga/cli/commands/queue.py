@@ -10,6 +10,7 @@ from agent_saga.cli.exits import Exit
 from agent_saga.cli.naming import saga_meant
 from agent_saga.cli.options import by_option, import_option, log_options, named, reason_option
 from agent_saga.cli.output import counted, printable, say, say_json
+from agent_saga.cli.owners import Owners
 from agent_saga.cli.place import NO_LOG, existing_log, is_there, log_path, wal_option
 from agent_saga.cli.reading import read_log
 from agent_saga.cli.recovering import as_document, opened, result_lines
@@ -23,6 +24,8 @@ from agent_saga.recovery.suspended import awaits_human
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from agent_saga.domain.views import SagaView
+    from agent_saga.errors import WALError
     from agent_saga.recovery.survey import Found
 
 __all__ = ["command"]
@@ -38,19 +41,35 @@ def command() -> None:
 def list_cases(wal_path: str | None, *, as_json: bool) -> Exit:
     """List the sagas that need a human.
 
-    Exits with 1 while there is one, and with 3 if there is no log.
+    Sagas that recovery cannot take over, since nobody can tell whether their process lives, are
+    told too. Exits with 1 while there is anything, and with 3 if there is no log.
     """
     path = log_path(wal_path)
-    found = cases_in(str(path))
+    found, untold = cases_in(str(path)), _untold(path)
     if as_json:
-        say_json([_document(case) for case in found])
+        cases = [_document(case) for case in found]
+        waits = [{"saga": saga.id, "name": saga.name, "reason": str(e)} for saga, e in untold]
+        say_json({"log": str(path), "cases": cases, "untold": waits})
     else:
         say(f"Log: {printable(path)}")
         say(*[f"{case.id} {printable(case.view.name)!r} {_reason(case)}" for case in found])
-        say(_summary(path, len(found)))
-    if found:
+        for saga, error in untold:
+            say(f"{saga.id} {printable(saga.name)!r} is open: {printable(error.message)}")
+            say(f"  To do: {printable(error.fix)}")
+        if found or not untold:
+            say(_summary(path, len(found)))
+    if found or untold:
         return Exit.NOT_CLEAN
     return Exit.CLEAN if is_there(path) else Exit.NOTHING_VERIFIABLE
+
+
+def _untold(path: Path) -> list[tuple[SagaView, WALError]]:
+    """Return the open sagas of processes of which nobody can tell whether they live, and why."""
+    owners = Owners(path)
+    if not (is_there(path) and owners.writers.untold):
+        return []
+    told = [(saga, owners.why_untold(saga)) for saga in read_log(path).sagas.values()]
+    return [(saga, error) for saga, error in told if error is not None]
 
 
 def _summary(path: Path, found: int) -> str:
@@ -71,7 +90,7 @@ def show_case(saga: str, wal_path: str | None, *, as_json: bool) -> Exit:
     path = existing_log(wal_path)
     case = _case_meant(path, saga)
     if as_json:
-        say_json(_document(case))
+        say_json({"log": str(path), **_document(case)})
         return Exit.NOT_CLEAN
     say(f"Log: {printable(path)}", headline(case.view))
     say(*[f"  {printable(one)}" for one in case.problems if one not in case.view.faults])
@@ -91,6 +110,9 @@ def _case_meant(path: Path, wanted: str) -> Found:
     for case in cases_in(str(path)):
         if case.id == view.id:
             return case
+    untold = Owners(path).why_untold(view)
+    if untold is not None:
+        raise untold
     raise RecoveryError(
         f"Saga {view.id} is {view.state.value} and no case: it does not need a human now.",
         fix=where_to_look(view, str(path)),
@@ -128,13 +150,14 @@ def retry(
     SAGA is an id, the saga_id that the program gave, a name, or the beginning of an id. Exits with
     0 if all of it was undone, with 1 if something stands, and with 4 if it was refused.
     """
-    with opened(wal_path, modules, by) as daemon:
-        done = daemon.retry(_case_meant(log_path(wal_path), saga).id, by=by)
+    path = existing_log(wal_path)
+    with opened(path, modules, by) as daemon:
+        done = daemon.retry(_case_meant(path, saga).id, by=by)
     if as_json:
-        say_json(as_document([done]))
+        say_json({"log": str(path), "sagas": as_document([done])})
     else:
-        say(*result_lines([done]))
-    return Exit.NOT_CLEAN if done.needs_human else Exit.CLEAN
+        say(f"Log: {printable(path)}", *result_lines([done]))
+    return Exit.NOT_CLEAN if done.needs_human or done.stands else Exit.CLEAN
 
 
 @command.command("close", context_settings={"ignore_unknown_options": True})
@@ -148,13 +171,15 @@ def close(saga: str, wal_path: str | None, by: str, reason: str, *, as_json: boo
     SAGA is an id, the saga_id that the program gave, a name, or the beginning of an id. Exits with
     4 if it was refused: the saga is no case, or somebody else acts on it.
     """
-    with opened(wal_path, (), by) as daemon:
-        wanted = _case_meant(log_path(wal_path), saga).id
+    path = existing_log(wal_path)
+    with opened(path, (), by) as daemon:
+        wanted = _case_meant(path, saga).id
         daemon.close_case(wanted, by=by, reason=reason)
     if as_json:
-        say_json({"saga": wanted, "closed_by": by, "reason": reason})
+        say_json({"log": str(path), "saga": wanted, "closed_by": by, "reason": reason})
     else:
-        say(f"{printable(wanted)} is closed by {printable(by)}: {printable(reason)}")
+        told = f"{printable(wanted)} is closed by {printable(by)}: {printable(reason)}"
+        say(f"Log: {printable(path)}", told)
     return Exit.CLEAN
 
 

@@ -9,7 +9,7 @@ import click
 from agent_saga.cli.exits import Exit
 from agent_saga.cli.options import import_option, leave_missing_option, log_options
 from agent_saga.cli.output import counted, printable, say, say_json
-from agent_saga.cli.place import log_path, wal_option
+from agent_saga.cli.place import existing_log, wal_option
 from agent_saga.cli.recovering import (
     as_document,
     check_handlers,
@@ -21,11 +21,10 @@ from agent_saga.cli.recovering import (
 from agent_saga.recovery.recover import ELSEWHERE, FAILED, LIVE, NEEDS_HUMAN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from agent_saga.recovery.daemon import Result
-    from agent_saga.recovery.looking import Forecast
+    from agent_saga.runtime.daemon import RecoveryDaemon
 
 __all__ = ["command"]
 
@@ -51,21 +50,21 @@ def command(
 ) -> Exit:
     """Undo what dead processes left, once; sagas of living processes are not touched.
 
-    Inverses run by name, so name the modules that register them with --import. Exits with 0 if
-    nothing is left to do, with 1 while anything waits or needs a human, and with 4 if an inverse
-    that is needed now is not registered. With --dry-run: with 0 if there is nothing to do, with 1
-    if there is, and with 4 if it would be refused.
+    Inverses run by name, so name the modules that register them with --import; a saga whose inverse
+    is not registered waits, and the others are recovered. Exits with 0 if nothing is left to do,
+    with 1 while anything waits, needs a human, or stands of what it has undone, and with 4 if
+    without inverses that are not registered there is nothing that it could do. With --dry-run: with
+    0 if there is nothing to do, with 1 if there is, and with 4 if it would be refused.
     """
-    path = log_path(wal_path)
-    with opened(wal_path, modules, "agent-saga recover", leave_missing=leave_missing) as daemon:
-        missing = daemon.missing_handlers(now=True, undo_held=undo_held)
-        refused = [] if leave_missing else missing
+    path = existing_log(wal_path)
+    with opened(path, modules, "agent-saga recover", leave_missing=leave_missing) as daemon:
         if dry_run:
-            return _planned(path, daemon.forecast(undo_held=undo_held), refused, as_json=as_json)
-        check_handlers(refused)
+            return _planned(path, daemon, undo_held=undo_held, as_json=as_json)
+        check_handlers(daemon, undo_held=undo_held)
         result = daemon.recover_all(undo_held=undo_held)
     if as_json:
-        say_json({"sagas": as_document(result.sagas), "damages": result.damages})
+        sagas = as_document(result.sagas)
+        say_json({"log": str(path), "sagas": sagas, "damages": result.damages})
     else:
         say(f"Log: {printable(path)}", *result_lines(result.sagas), _summary(result))
         say(*_next(path, needs_human=bool(result.needs_human), damages=result.damages))
@@ -91,7 +90,8 @@ def _next(path: Path, *, needs_human: bool, damages: int) -> list[str]:
     return lines
 
 
-def _planned(path: Path, seen: Forecast, refused: Sequence[str], *, as_json: bool) -> Exit:
+def _planned(path: Path, daemon: RecoveryDaemon, *, undo_held: bool, as_json: bool) -> Exit:
+    seen = daemon.forecast(undo_held=undo_held)
     if not as_json:
         say(f"Log: {printable(path)}")
         for plan in seen.sagas:
@@ -104,7 +104,8 @@ def _planned(path: Path, seen: Forecast, refused: Sequence[str], *, as_json: boo
         say("Nothing was run." if seen.sagas else "There is nothing to recover; nothing was run.")
         human = any(plan.outcome in (NEEDS_HUMAN, FAILED) for plan in seen.sagas)
         say(*_next(path, needs_human=human, damages=seen.damages))
-    check_handlers(refused)
+    check_handlers(daemon, undo_held=undo_held)
     if as_json:
-        say_json({"sagas": [plan.as_dict() for plan in seen.sagas], "damages": seen.damages})
+        plans = [plan.as_dict() for plan in seen.sagas]
+        say_json({"log": str(path), "sagas": plans, "damages": seen.damages})
     return Exit.CLEAN if seen.clean else Exit.NOT_CLEAN

@@ -9,7 +9,7 @@ import click
 from agent_saga.cli.exits import Exit
 from agent_saga.cli.options import by_option, log_options
 from agent_saga.cli.output import printable, say, say_json
-from agent_saga.cli.place import log_path
+from agent_saga.cli.place import is_there, log_path
 from agent_saga.cli.reading import read_log
 from agent_saga.cli.switches import (
     entry_document,
@@ -45,6 +45,7 @@ def command(
     if by is None:
         raise click.UsageError("Missing option '--by': who lifts it.")
     path = log_path(wal_path)
+    is_there(path)  # there may be no log, but nothing else may stand there
     done = _lifted(path, scope, by)
     if as_json:
         lifted = [entry_document(entry) for entry in done.entries]

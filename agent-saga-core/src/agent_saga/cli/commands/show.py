@@ -11,6 +11,7 @@ from agent_saga.cli.holding import holds
 from agent_saga.cli.naming import saga_meant
 from agent_saga.cli.options import log_options, named
 from agent_saga.cli.output import printable, say, say_json
+from agent_saga.cli.owners import Owners
 from agent_saga.cli.place import existing_log
 from agent_saga.cli.reading import LogView, damage_text, read_log, records_of
 from agent_saga.cli.story import moment, stored, told
@@ -43,7 +44,11 @@ def command(saga: str, wal_path: str | None, *, as_json: bool) -> Exit:
 
 
 def _print(log: LogView, view: SagaView) -> None:
-    say(f"Log: {printable(log.path)}", *damage_text(log.damages), headline(view))
+    say(
+        f"Log: {printable(log.path)}",
+        *damage_text(log.damages),
+        headline(view, Owners(log.path).of(view)),
+    )
     say("", "  (times are in UTC)")
     for record, sentence in told(records_of(log.path, view.id)):
         say(f"  {moment(record.time)}  {sentence}")
@@ -63,8 +68,10 @@ def _document(log: LogView, view: SagaView) -> dict[str, Any]:
         "whole": not log.broken,
         "damages": damage_text(log.damages),
         "saga": view.id,
+        "saga_id": view.key,
         "name": view.name,
         "state": view.state.value,
+        "process": Owners(log.path).of(view),
         "clean": view.clean,
         "held": held is not None,
         "held_until_us": held.until if held is not None else None,

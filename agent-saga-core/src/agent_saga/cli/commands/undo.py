@@ -10,7 +10,7 @@ from agent_saga.cli.exits import Exit
 from agent_saga.cli.naming import saga_meant, step_meant
 from agent_saga.cli.options import by_option, import_option, log_options, named, reason_option
 from agent_saga.cli.output import printable, say, say_json
-from agent_saga.cli.place import log_path
+from agent_saga.cli.place import existing_log
 from agent_saga.cli.reading import read_log
 from agent_saga.cli.recovering import as_document, opened, plan_lines, result_lines
 
@@ -54,8 +54,8 @@ def command(
     it was refused. With --dry-run it is refused in the same cases, and exits with 1 if something
     would stand.
     """
-    with opened(wal_path, modules, by) as daemon:
-        path = log_path(wal_path)
+    path = existing_log(wal_path)
+    with opened(path, modules, by) as daemon:
         view = saga_meant(read_log(path), saga)
         to = None if to is None else step_meant(view, to)
         if dry_run:
@@ -64,12 +64,11 @@ def command(
             )
         done = daemon.undo(view.id, by=by, reason=reason, leave_the_rest=leave_the_rest, to=to)
     if as_json:
-        say_json(as_document([done]))
+        say_json({"log": str(path), "sagas": as_document([done])})
     else:
         told = done.report.summary().splitlines() if done.report else result_lines([done])
-        say(*[printable(line) for line in told])
-    stands = done.needs_human or (done.report is not None and not done.report.clean)
-    return Exit.NOT_CLEAN if stands else Exit.CLEAN
+        say(f"Log: {printable(path)}", *[printable(line) for line in told])
+    return Exit.NOT_CLEAN if done.needs_human or done.stands else Exit.CLEAN
 
 
 def _planned(
@@ -86,6 +85,6 @@ def _planned(
         say(f"Log: {printable(path)}", *plan_lines(plan.steps), "Nothing was run.")
     daemon.check_undo(saga, leave_the_rest=leave_the_rest, to=to)
     if as_json:
-        say_json(plan.as_dict())
+        say_json({"log": str(path), **plan.as_dict()})
     cannot = any(step.what == "cannot" for step in plan.steps)
     return Exit.NOT_CLEAN if cannot else Exit.CLEAN

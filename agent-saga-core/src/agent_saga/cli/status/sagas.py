@@ -27,6 +27,10 @@ def sagas(scene: Scene) -> Section:
     left = [*[saga for saga in scene.crashed if saga.id not in held], *overdue]
     head = f"{len(scene.live)} open, {len(waiting)} suspended, {len(held)} held, "
     lines = [f"{head}{len(left)} to be undone, {len(scene.log.sagas)} in all"]
+    lines += [
+        f"  {printable(saga.id)} is open, and whether its process lives cannot be told"
+        for saga in scene.untold
+    ]
     lines += [f"  {hold.saga} is held: {hold_text(hold)}" for hold in held.values()]
     deadlines = [d for saga in waiting if (d := saga.deadline) is not None and d > scene.now]
     if deadlines:
@@ -44,6 +48,7 @@ def sagas(scene: Scene) -> Section:
         "overdue": [saga.id for saga in overdue],
         "held": {hold.saga: hold.until for hold in held.values()},
         "left": [saga.id for saga in left],
+        "untold": [saga.id for saga in scene.untold],
         "all": len(scene.log.sagas),
     }
-    return Section(lines, facts, attention=bool(left))
+    return Section(lines, facts, attention=bool(left or scene.untold))

@@ -5,19 +5,15 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from agent_saga.cli.owners import ALIVE, DEAD, UNTOLD, Owners
 from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.domain.lifecycle import SagaState
-from agent_saga.wal.os_port import OsPort
-from agent_saga.wal.reader import writers_of
-from agent_saga.wal.takeover import dead_writers
 
 if TYPE_CHECKING:
     from agent_saga.cli.reading import LogView
     from agent_saga.domain.views import SagaView
 
 __all__ = ["Scene", "Section", "ago"]
-
-OWNED = frozenset({SagaState.RUNNING, SagaState.UNWINDING})
 
 
 class Section:
@@ -50,31 +46,25 @@ class Scene:
         self.now = SYSTEM_CLOCK.now_us()
 
     @cached_property
-    def writers(self) -> list[str]:
-        """The ids of all writers."""
-        return writers_of(str(self.log.path), OsPort())
-
-    @cached_property
-    def dead(self) -> frozenset[str]:
-        """The ids of the writers that are proved dead."""
-        return dead_writers(str(self.log.path))
+    def owners(self) -> Owners:
+        """Who has the open sagas."""
+        return Owners(self.log.path)
 
     @cached_property
     def crashed(self) -> list[SagaView]:
         """The sagas that a dead process left open, or a living one gave up."""
-        return [saga for saga in self.log.sagas.values() if self._is_crashed(saga)]
-
-    def _is_crashed(self, saga: SagaView) -> bool:
-        if saga.state is SagaState.RELEASED:
-            return True
-        return saga.state in OWNED and saga.owners.get(max(saga.owners)) in self.dead
+        sagas = self.log.sagas.values()
+        return [s for s in sagas if s.state is SagaState.RELEASED or self.owners.of(s) == DEAD]
 
     @cached_property
     def live(self) -> list[SagaView]:
-        """The sagas that are open in a process of which nobody proved that it is dead."""
-        crashed = {saga.id for saga in self.crashed}
-        sagas = self.log.sagas.values()
-        return [saga for saga in sagas if saga.state in OWNED and saga.id not in crashed]
+        """The sagas that are open in a process that lives."""
+        return [saga for saga in self.log.sagas.values() if self.owners.of(saga) == ALIVE]
+
+    @cached_property
+    def untold(self) -> list[SagaView]:
+        """The sagas that are open in a process of which nobody can tell whether it lives."""
+        return [saga for saga in self.log.sagas.values() if self.owners.of(saga) == UNTOLD]
 
 
 def ago(seconds: float) -> str:

@@ -16,16 +16,26 @@ __all__ = ["writers"]
 
 def writers(scene: Scene) -> Section:
     """Tell which processes write, and of which of them the log failed."""
-    living = [_living(scene, name) for name in scene.writers if name not in scene.dead]
+    writers = scene.owners.writers
+    living = [_living(scene, name) for name in sorted(writers.alive)]
     failed = [one for one in living if one["poisoned"] is not None]
-    dead = len(scene.writers) - len(living)
-    lines = [f"{len(living)} alive, {dead} dead"]
+    untold = {name: str(writers.untold[name]) for name in sorted(writers.untold)}
+    lines = [f"{len(living)} alive, {len(writers.dead)} dead"]
+    lines[0] += f", {len(untold)} of which nobody can tell" if untold else ""
     lines += [f"  {_who(one)}" for one in living]
-    facts = {"alive": living, "dead": dead, "poisoned": len(failed)}
+    for name in untold:
+        error = writers.untold[name]
+        lines += [f"  {printable(error.message)}", f"    To do: {printable(error.fix)}"]
+    facts = {
+        "alive": living,
+        "dead": len(writers.dead),
+        "untold": untold,
+        "poisoned": len(failed),
+    }
     if failed:
         what = counted(len(failed), "process")
         lines.append(f"  The log of {what} CANNOT be written any more; restart what runs there.")
-    return Section(lines, facts, attention=bool(failed))
+    return Section(lines, facts, attention=bool(failed or untold))
 
 
 def _living(scene: Scene, writer: str) -> dict[str, Any]:
