@@ -20,7 +20,8 @@ from there. A claimer that cannot read, sync or fence does nothing and says so; 
 it took, so that another one may try.
 
 A call that a living process has not ended forbids a claim: its effect may come at any time. A
-store that knows of a later owner whose records the log has lost forbids it too.
+store that knows of a later owner whose records the log has lost forbids it too, unless the saga is
+only to be closed; it stays known as ended then, so that nobody undoes it if that is cut short.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from agent_saga.domain.commands import told_command
+from agent_saga.domain.commands import queue_command, told_command
 from agent_saga.domain.lifecycle import SagaState
 from agent_saga.domain.records import Ev
 from agent_saga.engine.ports import Engine
 from agent_saga.errors import AgentSagaError, ClaimRefused, RecoveryError, StateError
 from agent_saga.recovery.calls import running_calls
+from agent_saga.recovery.losses import is_gone, lost
 from agent_saga.recovery.proofs import Proofs
 from agent_saga.recovery.quarantine import check_not_quarantined
 from agent_saga.recovery.survey import Found, look
@@ -101,6 +103,7 @@ def claimed(
     by: str,
     check: Check | None = None,
     found: Found | None = None,
+    despite: bool = False,
 ) -> Iterator[Claimed]:
     """Take a saga over for the length of the block; the dead owner's lock is held meanwhile.
 
@@ -114,8 +117,10 @@ def claimed(
         check: looks at the saga before anything is taken, and again before the claim is recorded;
             raises to refuse.
         found: the saga as a survey found it; the log is read for it when not given.
+        despite: although records of it are lost; nothing of it may be run then.
 
     Raises:
+        RecoveryError: records of it are lost.
         ClaimRefused: its owner lives, a call of it still runs, or somebody else was faster.
         Quarantined: a person has quarantined it.
         WALError, StateError: something could not be read, synced, fenced or stored.
@@ -131,6 +136,8 @@ def claimed(
         proved = ""
         if check is not None:
             check(found)
+        if found.lost and not despite:
+            raise _cannot_be_taken(found, found.lost, place.wal.path)
         if found.view.state in OWNED or _just_claimed(place, found):
             held.enter_context(_dead_owner(place, found))
             proved = found.effective.owner
@@ -284,12 +291,13 @@ def _dead_owner(place: Place, found: Found) -> DeadWriter:
 def _raised(place: Place, found: Found) -> int:
     key = claim_key(found.id)
     owner = place.wal.begin()
-    seen = _seen(place, found, place.store.get(key))
+    seen, ended = _seen(place, found, place.store.get(key)), bool(found.lost)
+
+    def raised(doc: Doc | None) -> tuple[Doc | None, Claim]:
+        return raise_epoch(doc, owner=owner, seen=seen, ended=ended)
 
     def granted() -> Claim:
-        return place.store.transact(
-            [key], one(key, lambda doc: raise_epoch(doc, owner=owner, seen=seen)), durable=True
-        )
+        return place.store.transact([key], one(key, raised), durable=True)
 
     try:
         claim = granted()
@@ -306,37 +314,34 @@ def _seen(place: Place, found: Found, doc: Doc | None) -> int:
     known = found.effective.highest
     if doc is None or doc["epoch"] < known:
         return known
-    open_here = found.view.state in OWNED or found.view.state is SagaState.RELEASED
-    if doc["ended"] and (doc["epoch"] > known or open_here):
-        raise RecoveryError(
-            f"Saga {found.id} had ended in epoch {doc['epoch']}, and the log does not know it: "
-            "records of it are lost.",
-            fix="Look at the world before anything is undone; the log is damaged.",
-        )
     if doc["epoch"] > known:
-        _check_claimer(place, found, doc)
+        _check_claimer(place, found, doc["owner"])
+    path, port = place.wal.path, place.wal.port
+    gone = lost(path, found, doc, port, lambda writer: place.proofs.is_whole(path, writer, port))
+    if gone and not found.lost:
+        again = look(path, found.id)
+        if again is not None and again.effective.highest > known:
+            raise ClaimRefused(f"Saga {found.id} has changed hands meanwhile.")
+        raise _cannot_be_taken(found, gone, path)
     return int(doc["epoch"])
 
 
-def _check_claimer(place: Place, found: Found, doc: Doc) -> None:
-    """Refuse if whoever raised the epoch may still act on it, or has acted unseen."""
-    claimer = doc["owner"]
-    if not claimer or claimer == place.wal.writer:
+def _cannot_be_taken(found: Found, lost: str, path: str) -> RecoveryError:
+    return RecoveryError(
+        f"Saga {found.id} cannot be taken over: {lost}.",
+        fix=f"Look at the world before anything is undone: {queue_command(found.id, path)}",
+    )
+
+
+def _check_claimer(place: Place, found: Found, claimer: str | None) -> None:
+    """Refuse if whoever raised the epoch may still act on it."""
+    path, port = place.wal.path, place.wal.port
+    if not claimer or claimer == place.wal.writer or is_gone(path, claimer, port):
         return
-    if claimer in found.damaged_writers:
-        raise RecoveryError(
-            f"Saga {found.id} was taken over by the writer {claimer}, whose log is damaged.",
-            fix="Look at the world before anything is undone.",
-        )
-    dead = dead_writer(place.wal.path, claimer, place.wal.port)
+    dead = dead_writer(path, claimer, port)
     if dead is None:
         raise ClaimRefused(f"Saga {found.id} is being taken over by the writer {claimer}.")
     dead.close()
-    if not place.proofs.is_whole(place.wal.path, claimer, place.wal.port):
-        raise RecoveryError(
-            f"Saga {found.id} was taken over by the writer {claimer}, whose log was changed.",
-            fix="Look at the world before anything is undone: agent-saga verify tells more.",
-        )
 
 
 def _read_to_the_end(place: Place, found: Found, epoch: int) -> Found:
@@ -348,6 +353,7 @@ def _read_to_the_end(place: Place, found: Found, epoch: int) -> Found:
     place.wal.drain()
     alone = epoch == found.effective.highest + 1
     again = place.proved(found if alone else _found(place, found.id))
+    again.lost = found.lost  # the store knows of this claimer now
     if again.effective.epoch != found.effective.epoch or set(again.writers) - set(found.writers):
         raise ClaimRefused(f"Saga {found.id} changed hands while it was being claimed.")
     return again

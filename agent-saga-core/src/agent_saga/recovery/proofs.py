@@ -9,16 +9,21 @@ Rules of this part:
   changed since is not read again.
 - A claim names the last record that it had read of each writer; another one in its place was
   changed since.
+- What the state store knows of a saga and the log has lost is a problem of its records too, where
+  the store can be asked (see `losses`).
 - Heads are not signed: a log that was rewritten to its end is not seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from agent_saga.domain.effective import facts_of
 from agent_saga.domain.records import Ev
-from agent_saga.recovery.survey import Found
+from agent_saga.errors import StateError
+from agent_saga.recovery.losses import lost
+from agent_saga.recovery.survey import Found, look
+from agent_saga.state.document import Doc
 from agent_saga.wal.format import Record
 from agent_saga.wal.os_port import OsPort
 from agent_saga.wal.proof import UNATTESTED, Proof, attested, proof_of
@@ -30,9 +35,15 @@ __all__ = ["Proofs"]
 
 
 class Proofs:
-    """Proves sagas, and remembers which logs were read for it and have not changed since."""
+    """Proves sagas, and remembers which logs were read for it and have not changed since.
 
-    def __init__(self) -> None:
+    Args:
+        claim_of: returns a saga's claim as the state store knows it; nothing is known of losses
+            without it.
+    """
+
+    def __init__(self, claim_of: Callable[[str], Doc | None] | None = None) -> None:
+        self._claim_of = claim_of
         self._known: dict[str, Proof] = {}
         self._from: dict[str, int] = {}
         self._attested: set[tuple[str, str]] = set()
@@ -58,6 +69,25 @@ class Proofs:
             WALError: the directory as a whole is no log that can be read.
         """
         port = OsPort() if port is None else port
+        now = self._proved(path, found, port)
+        if self._claim_of is None:
+            return now
+        try:
+            doc = self._claim_of(found.id)
+        except StateError as error:
+            now.lost = f"what the state store knows of it cannot be read: {error.message}"
+            return now
+        if self._lost(path, now, doc, port):
+            # It may have ended between the two looks: what the log says after the store counts.
+            again = look(path, found.id)
+            now = self._proved(path, found if again is None else again, port)
+            now.lost = self._lost(path, now, doc, port)
+        return now
+
+    def _lost(self, path: str, found: Found, doc: Doc | None, port: OsPort) -> str:
+        return lost(path, found, doc, port, lambda writer: self.is_whole(path, writer, port))
+
+    def _proved(self, path: str, found: Found, port: OsPort) -> Found:
         records: list[Record] = []
         damages = list(found.damages)
         states: dict[str, LogState] = {}

@@ -6,7 +6,8 @@ Rules of this part:
   be trusted; those that recovery would act on are proved for it. Nothing else is stored, so nothing
   can be lost or forgotten.
 - Closing is a named person's act with a reason, recorded; it runs nothing. Whoever closes a saga
-  has seen what is wrong with its records: what comes later is a case again. Retrying takes the saga
+  has seen what is wrong with its records, and that records are lost: what comes later is a case
+  again. Retrying takes the saga
   over and unwinds what is left, in order, under the same rules as recovery.
 """
 
@@ -31,6 +32,8 @@ from agent_saga.recovery.rebuild import rebuilt
 from agent_saga.recovery.recover import Recovered, bare, recoverable, undo_saga, unsettled
 from agent_saga.recovery.survey import Found, survey
 from agent_saga.recovery.suspended import awaits_human
+from agent_saga.state.address import open_state
+from agent_saga.state.claims import claim_key
 from agent_saga.wal.encoding import masked
 from agent_saga.wal.takeover import dead_writer, dead_writers
 
@@ -50,7 +53,9 @@ def cases_in(path: str, proofs: Proofs | None = None) -> list[Found]:
     Raises:
         WALError: the directory as a whole is no log that can be read.
     """
-    proofs = Proofs() if proofs is None else proofs
+    if proofs is None:
+        with open_state(f"file:{path}") as store:
+            return cases_in(path, Proofs(lambda saga: store.get(claim_key(saga))))
     found = survey(path, dead=dead_writers(path)).sagas.values()
     looked_at = [saga for saga in found if _may_be_case(saga) and not _lives(path, saga)]
     proofs.expect(looked_at)
@@ -96,7 +101,7 @@ def close_case(place: Place, saga: str, *, by: str, reason: str) -> None:
     by, reason = named(by), said(reason)
     log = place.wal.path
     check = functools.partial(_check_case, log=log)
-    with claimed(place, saga, reason="operator", by=by, check=check) as claim:
+    with claimed(place, saga, reason="operator", by=by, check=check, despite=True) as claim:
         found = claim.found
         owned = bare(place, claim)
         for step in found.view.standing:

@@ -37,6 +37,7 @@ class Found:
         view: the saga as the records that count tell it.
         writers: every writer that wrote about it, with its last record that was read.
         damaged: why its records cannot be trusted; empty otherwise.
+        lost: what the state store knows of it and the log has lost; empty if it was not asked.
         records: all its records, from every writer, each writer's in sequence.
         complete: the writers whose records were read to their end, since they were dead before,
             with what their logs looked like then.
@@ -55,6 +56,7 @@ class Found:
         "damages",
         "effective",
         "id",
+        "lost",
         "proved",
         "records",
         "view",
@@ -71,6 +73,7 @@ class Found:
         begun: float = 0.0,
     ) -> None:
         self.begun = begun
+        self.lost = ""
         self.id = saga
         self.records = records
         self.complete = complete
@@ -85,7 +88,7 @@ class Found:
     @property
     def problems(self) -> list[str]:
         """Why it is a human's case whatever its steps say; empty otherwise."""
-        return [self.damaged, *self.view.faults] if self.damaged else list(self.view.faults)
+        return [*filter(None, (self.damaged, self.lost)), *self.view.faults]
 
     @property
     def settled(self) -> bool:

@@ -38,6 +38,7 @@ from agent_saga.runtime.composition import Runtime
 from agent_saga.runtime.settings import Settings
 from agent_saga.state.address import open_state
 from agent_saga.state.base import StateStore
+from agent_saga.state.claims import claim_key
 from agent_saga.wal.base import BaseWAL
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.takeover import dead_writers
@@ -88,7 +89,7 @@ class RecoveryDaemon:
             )
         self.leave_missing = leave_missing
         self._store: StateStore | None = None
-        self._proofs = Proofs()
+        self._proofs = Proofs(lambda saga: self._place().store.get(claim_key(saga)))
         own = dict(notifiers or {})
 
         def everybody() -> dict[str, Notifier]:

@@ -11,7 +11,8 @@ Rules of this part:
   A document below the log's epoch means that the store lost something; it is refused until rebuilt.
 - Whether the owner is dead is judged before, with the lock held or the deadline passed. Whatever
   makes that judgement old raises the epoch, and the raise is then refused.
-- An owner gives back under its own epoch only; a fenced one changes nothing.
+- An owner gives back under its own epoch only; a fenced one changes nothing. What was taken over as
+  ended is given back as ended.
 """
 
 from __future__ import annotations
@@ -71,13 +72,16 @@ def open_saga(doc: Doc | None, *, owner: str, epoch: int = FIRST_EPOCH) -> tuple
     return _owned(owner, epoch), Claim(True, epoch, owner)
 
 
-def raise_epoch(doc: Doc | None, *, owner: str, seen: int) -> tuple[Doc | None, Claim]:
+def raise_epoch(
+    doc: Doc | None, *, owner: str, seen: int, ended: bool = False
+) -> tuple[Doc | None, Claim]:
     """Take a saga over: raise its epoch from `seen` to `seen + 1`, if it still is `seen`.
 
     Args:
         doc: the saga's document.
         owner: an opaque name of the claimer.
         seen: the epoch that the claimer saw, in the store or, without a document, in the log.
+        ended: it stays known as ended, whatever becomes of the claimer.
 
     Raises:
         StateError: the store is behind the log; it may not be used before it is rebuilt.
@@ -90,7 +94,8 @@ def raise_epoch(doc: Doc | None, *, owner: str, seen: int) -> tuple[Doc | None, 
         )
     if doc is not None and doc["epoch"] != seen:
         return doc, _refused(doc)
-    return _owned(owner, seen + 1), Claim(True, seen + 1, owner)
+    made = _document(owner, seen + 1, deadline=None, ended=ended)
+    return made, Claim(True, seen + 1, owner)
 
 
 def is_owner(doc: Doc | None, *, owner: str, epoch: int) -> bool:
@@ -134,6 +139,7 @@ def _give_back(
 ) -> tuple[Doc | None, Claim]:
     if not is_owner(doc, owner=owner, epoch=epoch):
         return doc, _refused(doc)
+    ended = ended or (doc is not None and bool(doc["ended"]))
     return _document(None, epoch, deadline=deadline, ended=ended), Claim(True, epoch, None)
 
 
