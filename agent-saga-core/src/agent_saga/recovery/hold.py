@@ -96,7 +96,7 @@ def looked_up(path: str, store: StateStore, views: Iterable[SagaView]) -> dict[s
     found: dict[str, Hold] = {}
     for view in views:
         grace = view.held_for
-        if grace is not None and _is_dead(path, view):
+        if grace is not None and owner_is_dead(path, view):
             since = _since(_read(store, view.id), view, SYSTEM_CLOCK.now_us())
             until = None if since is None else since + int(grace * 1e6)
             found[view.id] = Hold(view.id, grace, until)
@@ -118,7 +118,8 @@ def _since(doc: Doc | None, view: SagaView, now: int) -> int | None:
     return since if type(since) is int and since <= now else None
 
 
-def _is_dead(path: str, view: SagaView) -> bool:
+def owner_is_dead(path: str, view: SagaView) -> bool:
+    """Say whether the process that owns a saga is proved dead; False where that cannot be told."""
     owner = view.owners.get(max(view.owners, default=0))
     if not owner:
         return False

@@ -21,15 +21,19 @@ from agent_saga.controls.humans.store import ApprovalStore
 from agent_saga.controls.switch.store import SwitchStore
 from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.plugins.process import process_plugins
+from agent_saga.recovery.askers import UNTOLD, Asker, askers
 from agent_saga.runtime import builtin
 from agent_saga.runtime.logs import MEMORY, canonical, default_wal, wal_at
 from agent_saga.runtime.settings import Settings
 from agent_saga.state.address import open_state
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from agent_saga.controls.control import Surroundings
     from agent_saga.domain.clock import Clock
     from agent_saga.state.base import StateStore
+    from agent_saga.state.document import Doc
     from agent_saga.wal.base import BaseWAL
 
 __all__ = ["FileApprovalStore", "FileSwitchStore", "state_at"]
@@ -126,3 +130,26 @@ class FileApprovalStore(_OfALog, ApprovalStore):
         if self._bind(surroundings):
             return self
         return ApprovalStore(surroundings.store(), surroundings.wal, clock=self.clock)
+
+    def asker(self, request: Doc) -> Asker:
+        """Return what became of who asked, as the log tells it; reads the log, and blocks.
+
+        Args:
+            request: the document of a request.
+        """
+        return self.askers([request]).get(str(request["saga"]), UNTOLD)
+
+    def askers(self, requests: Iterable[Doc]) -> dict[str, Asker]:
+        """Return what became of who asked, by the saga's id; reads the log once, and blocks."""
+        address = self.wal.address
+        path = address.removeprefix("file:")
+        return {} if path == address else askers(path, requests)
+
+    def why_gone(self, request: Doc) -> str:
+        """Return why no yes to a request counts any more: its saga has ended, or is being undone.
+
+        A request whose process is gone can be answered, since a resumed saga takes the answer;
+        `asker` tells it.
+        """
+        found = self.asker(request)
+        return found.words if found.ended else ""

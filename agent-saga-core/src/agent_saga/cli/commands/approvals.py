@@ -10,17 +10,19 @@ import click
 
 from agent_saga.cli.exits import Exit
 from agent_saga.cli.options import by_option, log_options, named
-from agent_saga.cli.output import counted, printable, say, say_json
+from agent_saga.cli.output import counted, note, printable, say, say_json
 from agent_saga.cli.place import NO_LOG, existing_log, is_there, log_path, wal_option
 from agent_saga.cli.story import moment
 from agent_saga.controls.humans.grants import Offer
 from agent_saga.errors import AgentSagaError, ApprovalError
+from agent_saga.recovery.askers import UNTOLD
 from agent_saga.runtime.stores import FileApprovalStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from agent_saga.controls.humans.grants import Grant
+    from agent_saga.recovery.askers import Asker
     from agent_saga.state.document import Doc
 
 __all__ = ["command"]
@@ -47,26 +49,31 @@ def _store(wal_path: str | None) -> tuple[Path, FileApprovalStore]:
 def listed(wal_path: str | None, *, as_json: bool) -> Exit:
     """List the requests that can be answered, reviews that are due, and standing grants.
 
+    A request that nobody waits for is marked: its process is gone, or its saga has ended.
     Exits with 0 if nothing waits for a human, with 1 if something does, and with 3 if there is no
     log.
     """
     path = log_path(wal_path)
     there = is_there(path)
     store = FileApprovalStore(path)
-    pending, reviews, grants = store.pending(), store.reviews(), store.grants()
-    damaged = store.damaged()
+    asked, reviews, grants = store.pending(), store.reviews(), store.grants()
+    damaged, known = store.damaged(), store.askers(asked)
+    gone = [doc for doc in asked if _asker(doc, known).ended]
+    pending = [doc for doc in asked if not _asker(doc, known).ended]
     if as_json:
         say_json(
             {
                 "log": str(path),
-                "pending": [_document(doc) for doc in pending],
+                "pending": [_asked(doc, known) for doc in pending],
+                "gone": [_asked(doc, known) for doc in gone],
                 "reviews": [_document(doc) for doc in reviews],
                 "grants": grants,
                 "damaged": damaged,
             }
         )
     else:
-        say(f"Log: {printable(path)}", *_pending_lines(pending, path))
+        say(f"Log: {printable(path)}", *_pending_lines(pending, path, known))
+        say(*_gone_lines(gone, path, known))
         say(*_review_lines(reviews, path), *_grant_lines(grants, path))
         say(*[f"Damaged, and refused where it is needed: {printable(key)}" for key in damaged])
     if pending or reviews or damaged:
@@ -107,7 +114,7 @@ def approve(
     path, store = _store(wal_path)
     doc = store.find(request)
     standing = _standing(doc, up_to, arg, seconds, emergency=break_glass)
-    grant = None
+    grant, asker = None, store.asker(doc)
     if (
         standing is not None
     ):  # made before the decision: a bound that cannot be used decides nothing
@@ -117,7 +124,7 @@ def approve(
         made = store.sign(doc["id"], approver=approver, signature=signature, note=note)
     else:
         made = store.approve(doc["id"], approver=approver, note=note, break_glass=break_glass)
-    return _told(path, made, _kept(store, grant), as_json=as_json)
+    return _told(path, made, _kept(store, grant), asker, as_json=as_json)
 
 
 def _standing(
@@ -159,8 +166,10 @@ def _kept(store: FileApprovalStore, grant: Grant | None) -> str:
 def deny(request: str, approver: str, note: str, wal_path: str | None, *, as_json: bool) -> Exit:
     """Deny a request; the call that waits for it is refused."""
     path, store = _store(wal_path)
-    made = store.deny(store.find(request)["id"], approver=approver, note=note)
-    return _told(path, made, "", as_json=as_json)
+    doc = store.find(request)
+    asker = store.asker(doc)
+    made = store.deny(doc["id"], approver=approver, note=note)
+    return _told(path, made, "", asker, as_json=as_json)
 
 
 @command.command("challenge", **_NAMED)
@@ -231,9 +240,12 @@ def revoke(wanted: str, approver: str, note: str, wal_path: str | None, *, as_js
     return Exit.CLEAN
 
 
-def _told(path: Path, made: Doc, grant: str, *, as_json: bool) -> Exit:
+def _told(path: Path, made: Doc, grant: str, asker: Asker, *, as_json: bool) -> Exit:
+    if asker.words:
+        note(f"Note: {printable(asker.words)}.")
     if as_json:
-        say_json({"log": str(path), "request": _document(made), "grant": grant})
+        told = {"asker": asker.waiting.value, "asker_told": asker.words}
+        say_json({"log": str(path), "request": {**_document(made), **told}, "grant": grant})
         return Exit.CLEAN
     if made["decision"] is None:
         signed = ", ".join(map(printable, made["signed"]))
@@ -255,7 +267,25 @@ def _command(decision: str, doc: Doc, path: Path) -> str:
     return f"agent-saga approvals {decision} {doc['id']} --approver WHO {wal_option(path)}"
 
 
-def _pending_lines(pending: Sequence[Doc], path: Path) -> list[str]:
+def _asker(doc: Doc, known: Mapping[str, Asker]) -> Asker:
+    return known.get(doc["saga"], UNTOLD)
+
+
+def _asked(doc: Doc, known: Mapping[str, Asker]) -> dict[str, Any]:
+    asker = _asker(doc, known)
+    return {**_document(doc), "asker": asker.waiting.value, "asker_told": asker.words}
+
+
+def _gone_lines(gone: Sequence[Doc], path: Path, known: Mapping[str, Asker]) -> list[str]:
+    return [
+        f"Gone: {printable(doc['tool'])}, asked at {moment(doc['asked'])} UTC in saga "
+        f"{printable(doc['saga'])}; {printable(_asker(doc, known).words)}. "
+        f"It can only be denied: {_command('deny', doc, path)}"
+        for doc in gone
+    ]
+
+
+def _pending_lines(pending: Sequence[Doc], path: Path, known: Mapping[str, Asker]) -> list[str]:
     if not pending:
         return ["Nothing waits for an approval." if is_there(path) else NO_LOG]
     lines = [f"{counted(len(pending), 'request')} to answer:"]
@@ -270,6 +300,9 @@ def _pending_lines(pending: Sequence[Doc], path: Path) -> list[str]:
             f"  yes: {_command('approve', doc, path)}",
             f"  no:  {_command('deny', doc, path)}",
         ]
+        asker = _asker(doc, known)
+        if asker.words:
+            lines.insert(-2, f"  {asker.waiting.value.upper()}: {printable(asker.words)}")
         if doc["signatures"]:
             signed = ", ".join(map(printable, doc["signed"])) or "nobody yet"
             lines.append(f"  signatures wanted: {doc['signatures']}; signed by {signed}")

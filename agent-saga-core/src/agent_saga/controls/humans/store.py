@@ -113,7 +113,8 @@ class ApprovalStore(Standing):
 
         Raises:
             AlreadyDecided: somebody was faster.
-            ApprovalError: nothing of this id was asked, its time is over, or this person may not.
+            ApprovalError: nothing of this id was asked, its time is over, this person may not, or
+                nothing waits for the answer since the saga that asked has ended.
             StateError: it could not be stored.
 
         Crash: an approval that was stored counts, also when nobody was told that it does.
@@ -174,6 +175,8 @@ class ApprovalStore(Standing):
         signed: Mapping[str, str] | None = None,
     ) -> Doc:
         key, now, remark = document.key_of(id_of(request)), self.clock.now_us(), note_of(note)
+        if approved:
+            self._check_asker(key)
         by = escaped(by)
         given.flag("break_glass=", break_glass)
 
@@ -195,6 +198,21 @@ class ApprovalStore(Standing):
             facts = {name: made[name] for name in ("id", "saga", "step", "gen", "tool", "rule")}
             self._record(**facts, approved=approved, **made["decision"])
         return made
+
+    def why_gone(self, request: Doc) -> str:
+        """Return why no yes to a request counts any more; empty as far as that is known. Blocks."""
+        return ""
+
+    def _check_asker(self, key: str) -> None:
+        doc = self.state.get(key)
+        if doc is None or document.expire(doc, now=self.clock.now_us())[1] is not State.PENDING:
+            return  # the rules of `document` say what is wrong
+        why = self.why_gone(doc)
+        if why:
+            raise ApprovalError(
+                f"This request cannot be approved: {why}.",
+                fix="Deny it, or leave it until its time is over.",
+            )
 
     def review(self, request: str, *, by: str, note: str = "") -> None:
         """Note that somebody has looked at a decision that broke glass. Blocks.
