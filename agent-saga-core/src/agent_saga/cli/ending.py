@@ -7,6 +7,8 @@ Rules of this part:
 - With `--json` the standard output is one JSON document all the same: `{"error": …}`, with the
   class, the code, the message, the next thing to do, and the exit code. With `--json-logs` that
   document is a line of the error stream, like every line of the logs, and nothing else is said.
+- A signal that came while sagas were acted on decides the exit code, and what was done is told all
+  the same (see `stopping`).
 - A reader that goes away (`| head`) ends the program quietly.
 """
 
@@ -22,6 +24,7 @@ import click
 
 from agent_saga.cli.exits import Exit, exit_of
 from agent_saga.cli.output import note, printable, say_json
+from agent_saga.cli.stopping import stopped_by
 from agent_saga.errors import AgentSagaError
 
 if TYPE_CHECKING:
@@ -62,7 +65,15 @@ def run(command: click.Command, name: str, words: Sequence[str]) -> int:
         return Exit.NOTHING_VERIFIABLE
     except (click.ClickException, click.Abort, AgentSagaError, KeyboardInterrupt, OSError) as error:
         return _told(_ending(error, name), words)
-    return int(answer or Exit.CLEAN)
+    return _stopped(stopped_by()) or int(answer or Exit.CLEAN)
+
+
+def _stopped(number: int | None) -> int:
+    """Say that a signal ended a command which has told what it did; 0 without one."""
+    if number is None:
+        return 0
+    note("Interrupted. What had been begun was finished; the same command goes on with the rest.")
+    return 128 + number
 
 
 def _ending(error: BaseException, name: str) -> _Ending:

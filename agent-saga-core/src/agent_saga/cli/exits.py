@@ -30,6 +30,7 @@ class Exit(IntEnum):
     NOTHING_VERIFIABLE = 3
     REFUSED = 4
     INTERRUPTED = 130
+    TERMINATED = 143
 
 
 MEANINGS: Final[dict[Exit, tuple[str, str]]] = {
@@ -53,6 +54,10 @@ MEANINGS: Final[dict[Exit, tuple[str, str]]] = {
     Exit.INTERRUPTED: (
         "interrupted",
         "Somebody pressed Ctrl-C. What was begun is in the log; the same command goes on with it.",
+    ),
+    Exit.TERMINATED: (
+        "terminated",
+        "SIGTERM came. What was begun is in the log; the same command goes on with it.",
     ),
 }
 """Each exit code in a few words, and in full."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agent_saga.cli.lasting import to_the_end
 from agent_saga.cli.output import printable
+from agent_saga.cli.stopping import signals_kept
 from agent_saga.errors import RecoveryRefused
 from agent_saga.plugins.importing import import_modules
 from agent_saga.recovery.recover import (
@@ -49,6 +50,7 @@ def opened(
     modules: Sequence[str],
     by: str,
     *,
+    acts: bool = True,
     quiet: bool = True,
     notifiers: Mapping[str, Notifier] | None = None,
     leave_missing: bool = True,
@@ -59,6 +61,7 @@ def opened(
         path: the log's absolute path, found out before a module may change the working directory.
         modules: what `--import` said.
         by: who acts.
+        acts: sagas are acted on, so that signals are kept (see `stopping`).
         quiet: the command itself says what became of sagas, so it is not logged too.
         notifiers: told of new cases beside those of plugins.
         leave_missing: as for `RecoveryDaemon`.
@@ -72,7 +75,8 @@ def opened(
         import_modules(modules)
         daemon = RecoveryDaemon(path, by=by, notifiers=notifiers, leave_missing=leave_missing)
         try:
-            yield daemon
+            with signals_kept() if acts else contextlib.nullcontext():
+                yield daemon
         finally:
             daemon.close()
 

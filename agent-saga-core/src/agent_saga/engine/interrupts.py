@@ -7,6 +7,8 @@ Rules of this part:
   Otherwise the interrupt is kept and raised when the engine hands control back.
 - During unwinding the first interrupt is kept; a second one ends the unwinding, and the saga is
   released to recovery.
+- Whoever acts on sagas of others keeps every interrupt from the claim to its end, and looks at
+  `asked_to_stop` before each inverse: the first one lets the inverse that runs come to its end.
 - Code that opens, leaves or calls is the engine's too, although it is on the user's stack: it is
   marked with `engine_code`, and the handler looks for it.
 - Other threads, and programs with a handler of their own (asyncio's runner has one), are left
@@ -15,9 +17,10 @@ Rules of this part:
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
 from typing import Any, Final, TypeVar
 
@@ -50,6 +53,10 @@ def _in_engine(frame: FrameType | None) -> bool:
         ours = ours and str(frame.f_globals.get("__name__")).startswith("agent_saga.")
         frame = frame.f_back
     return False
+
+
+class Stopped(KeyboardInterrupt):
+    """Somebody asked for an end, and nothing was cut for it."""
 
 
 class Interrupts:
@@ -120,3 +127,36 @@ def remove() -> None:
     kept = main.taken()
     if kept is not None:
         raise kept
+
+
+def asked_to_stop() -> bool:
+    """Say whether an interrupt is kept on this thread."""
+    held = here()
+    return held is not None and held.kept > 0
+
+
+def keep(count: int = 1) -> None:
+    """Keep an interrupt that was taken, so that what comes after it stops too."""
+    held = here()
+    if held is not None:
+        held.kept += count
+
+
+@contextlib.contextmanager
+def kept() -> Iterator[None]:
+    """Keep every interrupt for the length of the block.
+
+    Raises:
+        KeyboardInterrupt: at its end, if one came and nobody outside of it keeps them.
+    """
+    taken, held = install(), here()
+    before = held.user_code if held is not None else True
+    if held is not None:
+        held.user_code = False
+    try:
+        yield
+    finally:
+        if held is not None:
+            held.user_code = before
+        if taken:
+            remove()

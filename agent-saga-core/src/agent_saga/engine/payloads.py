@@ -52,6 +52,8 @@ def call_fields(step: Step) -> tuple[dict[str, Fragment], bool]:
     fields["args"] = arguments
     if not faithful:
         fields["mac"] = literal(b64(step.mac))
+    if step.tool.undo_timeout is not None:
+        fields["undo_timeout"] = literal(step.tool.undo_timeout)
     return fields, faithful
 
 

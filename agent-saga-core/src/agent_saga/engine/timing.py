@@ -14,6 +14,7 @@ class Timing(NamedTuple):
             one attempt of an inverse. undo_bounded: an inverse is given up at the end of its time
             also where that means to run it on a thread of the pool (a synchronous one in a
             synchronous boundary).
+        undo_stops: an interrupt that is kept ends undoing between two inverses.
         undo_attempts: how often an inverse is tried at most.
         undo_delay: seconds before an inverse's second attempt, doubling.
         settle_after: seconds after which a call without an answer can no longer arrive.
@@ -28,6 +29,7 @@ class Timing(NamedTuple):
     step_timeout: float | None = None
     undo_timeout: float = 60.0
     undo_bounded: bool = False
+    undo_stops: bool = False
     undo_attempts: int = 3
     undo_delay: float = 0.2
     settle_after: float = 60.0

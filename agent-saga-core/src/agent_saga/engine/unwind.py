@@ -25,7 +25,7 @@ from agent_saga.domain.compensation import Compensation
 from agent_saga.domain.lifecycle import SagaState, ScopeState, StepState
 from agent_saga.domain.records import Ev
 from agent_saga.domain.report import RollbackReport, StepLine
-from agent_saga.engine import journal
+from agent_saga.engine import interrupts, journal
 from agent_saga.engine.inverse import Undone, run_inverse, tried_before
 from agent_saga.engine.judging import kept_from_undoing
 from agent_saga.engine.outcome import unusable
@@ -144,6 +144,8 @@ class Unwinding:
 
     def visit(self, step: Step) -> Protocol[BaseException | None]:
         """Undo one step, or say why not; return what cuts the whole unwinding short."""
+        if self.scope.saga.engine.timing.undo_stops and interrupts.asked_to_stop():
+            return interrupts.Stopped("an end was asked for")
         _found_open(step)
         if step.state in _GONE:
             self._gone(step)

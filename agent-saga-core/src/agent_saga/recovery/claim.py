@@ -35,6 +35,7 @@ from typing import NamedTuple
 from agent_saga.domain.commands import queue_command, told_command
 from agent_saga.domain.lifecycle import SagaState
 from agent_saga.domain.records import Ev
+from agent_saga.engine import interrupts
 from agent_saga.engine.ports import Engine
 from agent_saga.errors import AgentSagaError, ClaimRefused, RecoveryError, StateError
 from agent_saga.recovery.calls import running_calls
@@ -107,7 +108,8 @@ def claimed(
 ) -> Iterator[Claimed]:
     """Take a saga over for the length of the block; the dead owner's lock is held meanwhile.
 
-    If the block raises while the saga is still in this process's hands, it is released.
+    If the block raises while the saga is still in this process's hands, it is released. Ctrl-C in
+    the main thread is kept until its end (see `engine.interrupts`).
 
     Args:
         place: where recovery works.
@@ -126,6 +128,7 @@ def claimed(
         WALError, StateError: something could not be read, synced, fenced or stored.
     """
     with contextlib.ExitStack() as held:
+        held.enter_context(interrupts.kept())
         held.enter_context(_alone(saga))
         check_not_quarantined(place.store, saga, place.wal.path)
         view = held.enter_context(View(place.wal.port, place.wal.path))

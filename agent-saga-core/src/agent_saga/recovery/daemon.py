@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from agent_saga.domain.clock import SYSTEM_CLOCK
+from agent_saga.engine import interrupts
 from agent_saga.errors import AgentSagaError
 from agent_saga.recovery.calls import (
     longest_arrival,
@@ -208,7 +209,7 @@ class Daemon:
         }
 
     def _recovered(self, found: Found, *, patient: bool) -> Recovered | None:
-        if self._stop.is_set():
+        if self._stop.is_set() or interrupts.asked_to_stop():
             return None
         name = found.view.name
         try:

@@ -208,6 +208,9 @@ def recorded_tool(engine: Engine, facts: Facts) -> Tool:
     settle_after = facts.get("settle_after")
     if isinstance(settle_after, (int, float)):
         tool.settle_after = float(settle_after)
+    undo_timeout = facts.get("undo_timeout")
+    if isinstance(undo_timeout, (int, float)) and 0 < undo_timeout < math.inf:
+        tool.undo_timeout = float(undo_timeout)
     tool.inverse = _recipe(facts)
     return tool
 

@@ -16,13 +16,13 @@ Rules of this part:
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from agent_saga.domain.effective import facts_of
 from agent_saga.domain.lifecycle import SagaState, StepState
 from agent_saga.domain.records import Ev
 from agent_saga.domain.report import RollbackReport
-from agent_saga.engine import journal
+from agent_saga.engine import interrupts, journal
 from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.requests import Protocol
 from agent_saga.engine.saga import Saga
@@ -34,6 +34,8 @@ from agent_saga.recovery.claim import OWNED, Claimed, Place, claimed, give_back
 from agent_saga.recovery.rebuild import rebuilt
 from agent_saga.recovery.survey import Found, look
 from agent_saga.recovery.suspended import overdue
+
+T = TypeVar("T")
 
 log = logging.getLogger("agent_saga.recovery")
 
@@ -220,18 +222,31 @@ def undo_saga(
         cause: why, for the record.
         retry: an operator asks again: look at orphans too.
     """
-    protocol = unwind(saga.root, cause, retry=retry)
-    report = SyncDriver(place.engine, shielded=True).drive(protocol)
+    report = driven(place, unwind(saga.root, cause, retry=retry))
     if report.outcome != "RELEASED":
         give_back(place, claim)
     level = logging.INFO if report.clean else logging.ERROR
     log.log(level, "recovered: %s", report.summary())
     if report.outcome == "RELEASED":
-        return Recovered(saga.id, saga.name, FAILED, _why(report), report)
+        outcome = WAITING if interrupts.asked_to_stop() else FAILED
+        return Recovered(saga.id, saga.name, outcome, _why(report), report)
     if report.standing:
         return Recovered(saga.id, saga.name, NEEDS_HUMAN, _why(report), report)
     stands = "; ".join(f"{line.tool} stands, {line.detail}" for line in report.kept)
     return Recovered(saga.id, saga.name, UNDONE, stands, report)
+
+
+def driven(place: Place, protocol: Protocol[T]) -> T:
+    """Run a protocol on a saga of somebody else to its end; only a second interrupt cuts it short.
+
+    The interrupts stay kept: what comes after it stops too.
+    """
+    driver = SyncDriver(place.engine, shielded=True)
+    try:
+        return driver.drive(protocol)
+    finally:
+        if driver.cut is not None:
+            interrupts.keep()
 
 
 def _why(report: RollbackReport) -> str:
@@ -241,7 +256,7 @@ def _why(report: RollbackReport) -> str:
 
 
 def _settle(place: Place, claim: Claimed, saga: Saga) -> Recovered:
-    open_steps = SyncDriver(place.engine, shielded=True).drive(_asked(saga))
+    open_steps = driven(place, _asked(saga))
     place.wal.barrier_sync()
     give_back(place, claim)
     if open_steps:

@@ -17,14 +17,13 @@ from collections.abc import Collection
 from agent_saga.domain.commands import queue_command, recover_command
 from agent_saga.domain.lifecycle import SagaState, StepState
 from agent_saga.domain.report import RollbackReport
-from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.saga import Saga, undo_order
 from agent_saga.engine.unwind_steps import unwind_steps
 from agent_saga.errors import UndoRefused
 from agent_saga.recovery.claim import Place, claimed, give_back
 from agent_saga.recovery.queue import named, said
 from agent_saga.recovery.rebuild import rebuilt
-from agent_saga.recovery.recover import undo_saga
+from agent_saga.recovery.recover import driven, undo_saga
 from agent_saga.recovery.survey import Found
 from agent_saga.recovery.undo import planned
 
@@ -78,7 +77,7 @@ def undo_steps(
             _aim(owned, chosen)
             done = undo_saga(place, claim, owned, f"undone by {by}: {reason}")
             return done.report or owned.new_report()
-        report = SyncDriver(place.engine, shielded=True).drive(unwind_steps(owned, chosen))
+        report = driven(place, unwind_steps(owned, chosen))
         place.wal.barrier_sync()
         place.wal.check_fence(owned.id, owned.epoch)
         give_back(place, claim)

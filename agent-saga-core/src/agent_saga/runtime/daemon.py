@@ -5,6 +5,8 @@ Rules of this part:
 - Handlers come from installed plugins and from the modules that this program has imported.
 - It writes into its own folder of the log. Sagas of processes that live, this one included, are
   never touched, except those that they have released.
+- Ctrl-C in the main thread never cuts an inverse in half: the one that runs comes to its end and is
+  recorded, the rest is left for the next time, and KeyboardInterrupt is raised. A second one cuts.
 - Methods follow asyncio: called on a thread whose event loop is running they return an awaitable
   (the work is done on a thread of its own), elsewhere they block and return the value.
 """
@@ -113,7 +115,7 @@ class RecoveryDaemon:
             raise ConfigurationError("Recovery needs a log in files.")
         if self._store is None:
             self._store = open_state(wal.address)
-        bounded = engine.timing._replace(undo_bounded=True, wait_to_settle=True)
+        bounded = engine.timing._replace(undo_bounded=True, undo_stops=True, wait_to_settle=True)
         return Place(engine.with_timing(bounded), wal, self._store, self._proofs)
 
     def recover_all(self, *, undo_held: bool = False) -> Any:

@@ -57,7 +57,8 @@ def command(
     0 if there is nothing to do, with 1 if there is, and with 4 if it would be refused.
     """
     path = existing_log(wal_path)
-    with opened(path, modules, "agent-saga recover", leave_missing=leave_missing) as daemon:
+    by = "agent-saga recover"
+    with opened(path, modules, by, acts=not dry_run, leave_missing=leave_missing) as daemon:
         if dry_run:
             return _planned(path, daemon, undo_held=undo_held, as_json=as_json)
         check_handlers(daemon, undo_held=undo_held)

@@ -55,7 +55,7 @@ def command(
     would stand.
     """
     path = existing_log(wal_path)
-    with opened(path, modules, by) as daemon:
+    with opened(path, modules, by, acts=not dry_run) as daemon:
         view = saga_meant(read_log(path), saga)
         to = None if to is None else step_meant(view, to)
         if dry_run:

@@ -1,0 +1,66 @@
+"""Ctrl-C and SIGTERM while a command acts on sagas: the inverse that runs comes to its end.
+
+Rules of this part:
+
+- The first signal is kept: the inverse that runs is finished and recorded, no other one is begun,
+  the command tells what it did, and ends as programs do that a signal ends (128 and its number).
+- The second one cuts the inverse that runs; whether it took effect is then a human's question.
+- While nothing is acted on (a module is loaded, a plan is made) a signal ends the command at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from typing import TYPE_CHECKING, Any, Final
+
+from agent_saga.engine import interrupts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["signals_kept", "stopped_by"]
+
+_FIRST: Final = (
+    b"Stopping as soon as the inverse that runs has ended. Once more cuts it in half, and a human "
+    b"has to find out whether it took effect.\n"
+)
+_AGAIN: Final = b"Cutting it short.\n"
+
+_taken: list[int] = []
+
+
+def stopped_by() -> int | None:
+    """Return the signal that was kept since this was asked last; None without one."""
+    number = _taken[-1] if _taken else None
+    _taken.clear()
+    return number
+
+
+@contextlib.contextmanager
+def signals_kept() -> Iterator[None]:
+    """Keep SIGINT and SIGTERM for the length of the block, where they are Python's own to take."""
+    _taken.clear()
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL or not interrupts.install():
+        yield
+        return
+    held = interrupts.main
+    held.user_code = False
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _keep)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        held.user_code = True
+        held.taken()
+        interrupts.remove()
+
+
+def _keep(number: int, frame: Any) -> None:
+    held = interrupts.main
+    with contextlib.suppress(OSError):
+        os.write(2, _AGAIN if held.kept else _FIRST)
+    _taken.append(number)
+    held.handle(number, frame)
