@@ -1,0 +1,140 @@
+"""What is known of the run that is going on here, and of the tool call that is made in it.
+
+Rules of this part:
+
+- A model's call is known by the agents and calls that lead to it, its id, and the turn: call ids
+  alone are not unique, neither in a run nor in a team, so the agent's name and how often the id was
+  used in its earlier turns are parts of the key.
+- What the code inside a call sees is kept in context variables. Where the framework loses those,
+  `binding` brings them back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, NamedTuple
+
+Path = tuple[str, ...]
+
+
+class Counts:
+    """How often models were asked and ids were used, in a run and the runs inside it."""
+
+    __slots__ = ("_runs", "_seen", "_turns")
+
+    def __init__(self) -> None:
+        self._runs: Counter[Path] = Counter()
+        self._turns: Counter[Path] = Counter()
+        self._seen: dict[tuple[Path, str], list[int]] = {}
+
+    def run(self, path: Path) -> int:
+        """Return which run inside a call begins now."""
+        self._runs[path] += 1
+        return self._runs[path]
+
+    def turn(self, path: Path) -> None:
+        """Note that a model has answered with calls again."""
+        self._turns[path] += 1
+
+    def number(self, path: Path, call: str) -> int:
+        """Return in how many earlier turns a call id was used."""
+        turns = self._seen.setdefault((path, call), [])
+        now = self._turns[path]
+        if now not in turns:
+            turns.append(now)
+        return turns.index(now)
+
+
+class Run:
+    """One run that is a boundary, as its tools see it.
+
+    Args:
+        on_tool_failure: "continue", "rollback" or "ask".
+        outer: the run that it is inside of, or None.
+
+    Attributes:
+        path: the agents and calls that it is inside of, the outermost first.
+        counts: what it shares with the runs round it.
+        stop: why nothing of the run may begin any more; None while nothing stops it.
+        raised: what an agent raised last; a team tells of it in words alone.
+        before_turn: what is awaited before a model is asked again; None for nothing.
+    """
+
+    __slots__ = ("before_turn", "counts", "on_tool_failure", "path", "raised", "stop")
+
+    def __init__(self, on_tool_failure: str = "continue", outer: Run | None = None) -> None:
+        self.on_tool_failure = on_tool_failure
+        self.counts: Counts = Counts() if outer is None else outer.counts
+        self.stop: Exception | None = None
+        self.raised: Exception | None = None
+        self.before_turn: Callable[[], Awaitable[None]] | None = None
+        call = calling.get()
+        around = call.inside if call is not None else ()
+        self.path = around if outer is None else (*around, f"run {self.counts.run(around)}")
+
+
+class Call(NamedTuple):
+    """A call that a model made.
+
+    Attributes:
+        id: the model's id of it; empty for what is called inside another tool.
+        path: the agents and calls that it is made inside of, the outermost first.
+        arguments: what the model chose, by name; None where no model did.
+    """
+
+    id: str
+    path: Path
+    arguments: dict[str, Any] | None = None
+
+    @property
+    def inside(self) -> Path:
+        """The path of calls that are made inside this one."""
+        return (*self.path, self.id) if self.id else self.path
+
+
+running: contextvars.ContextVar[Run | None] = contextvars.ContextVar(
+    "agent_saga_autogen_run", default=None
+)
+"""The run that is going on here."""
+
+calling: contextvars.ContextVar[Call | None] = contextvars.ContextVar(
+    "agent_saga_autogen_call", default=None
+)
+"""The call that is being made."""
+
+
+@contextlib.contextmanager
+def called(call: Call | None) -> Iterator[None]:
+    """Let the code inside be inside a call."""
+    token = calling.set(call)
+    try:
+        yield
+    finally:
+        calling.reset(token)
+
+
+@contextlib.contextmanager
+def entered(run: Run) -> Iterator[None]:
+    """Let the code inside be a run; its model's calls are not those of the one round it."""
+    state = running.set(run)
+    try:
+        with called(Call("", run.path)):
+            yield
+    finally:
+        running.reset(state)
+
+
+def inside() -> Path:
+    """Return the path of what is called here."""
+    call = calling.get()
+    return () if call is None else call.inside
+
+
+def key_of(call: Call, run: Run, mac: bytes) -> str:
+    """Return the step key of a model's call."""
+    number = run.counts.number(call.path, call.id)
+    return json.dumps([*call.path, call.id, number, mac.hex()])

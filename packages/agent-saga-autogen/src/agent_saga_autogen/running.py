@@ -1,0 +1,276 @@
+"""A run of an agent or a team as a boundary: `saga_run` and `saga_run_sync`.
+
+Rules of this part:
+
+- A run that raises is undone, and its caller gets `SagaAborted` from what was raised, also where a
+  team tells of it in words alone. A run that ends well is committed.
+- A run that is cancelled, by its task or by its cancellation token, is cancelled in the framework,
+  too, and undone when that has ended. It never hangs: what does not end is left alone after a
+  while, and nothing of it may begin any more.
+- Inside another boundary a run is a savepoint of it.
+- An outcome that remains unknown does not replace the framework's result: it is logged, and stands
+  in `last_report()`.
+- An agent that is not a `saga_agent` is made one for the run, a team for all its runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from autogen_agentchat.base import Team
+from autogen_core import CancellationToken
+
+from agent_saga.engine.boundary import last_reports
+from agent_saga.errors import ConfigurationError
+from agent_saga.kit.agent_kit import AgentKit
+from agent_saga_autogen.agent import care_of, is_bounded, saga_agent
+from agent_saga_autogen.effects import CallCancelled, stop
+from agent_saga_autogen.plans import Plan
+
+T = TypeVar("T")
+_GIVES_UP = 30.0
+"""Seconds after which a cancelled run is left alone; nothing of it may begin any more."""
+
+
+async def saga_run(
+    agent: Any,
+    task: Any = None,
+    *,
+    kit: AgentKit | None = None,
+    key: str | None = None,
+    on_tool_failure: str | None = None,
+    cancellation_token: CancellationToken | None = None,
+    **options: Any,
+) -> Any:
+    """Run an agent or a team as one transaction and return the framework's own result.
+
+    Args:
+        agent: a `saga_agent`, or an agent or team all of whose tools are wrapped or in the gate's
+            policy.
+        task: what its `run` takes: text, a message, several, or None to go on.
+        kit: whose boundary it is; the agent's when not given, else the process's defaults.
+        key: an id of your own for the saga: running again under it repeats no effect.
+        on_tool_failure: "continue" (a tool error is not a run failure), "rollback", or "ask" a
+            human through the gate; the agent's when not given.
+        cancellation_token: cancels the run.
+        options: further options of its `run`.
+
+    Raises:
+        SagaAborted: the run failed and was undone; see its report.
+        CancelledError: the run was cancelled, and was undone.
+        SagaClosed: the key's saga was undone.
+        ClaimRefused: another run goes on in the same saga.
+        UndeclaredTool: nothing says what some of its tools do to the world.
+
+    A crash leaves a durable record of every effect; recovery undoes the saga, or the run is begun
+    again under its key.
+    """
+    started = Started(agent, task, kit, key, on_tool_failure, options)
+    return await started.carry_out(cancellation_token, started.result)
+
+
+def saga_run_sync(
+    agent: Any,
+    task: Any = None,
+    *,
+    kit: AgentKit | None = None,
+    key: str | None = None,
+    on_tool_failure: str | None = None,
+    cancellation_token: CancellationToken | None = None,
+    **options: Any,
+) -> Any:
+    """Run an agent or a team as one transaction where no event loop runs; as `saga_run`.
+
+    Raises:
+        ConfigurationError: an event loop is running on this thread.
+    """
+    given: dict[str, Any] = {"kit": kit, "key": key, "on_tool_failure": on_tool_failure}
+    given.update(cancellation_token=cancellation_token, **options)
+    return blocking("saga_run", saga_run(agent, task, **given))
+
+
+_teams: WeakKeyDictionary[Any, tuple[AgentKit | None, Any]] = WeakKeyDictionary()
+
+
+def _under_care(agent: Any, kit: AgentKit | None) -> Any:
+    """Return the clone of an agent; of a team the same one each time, since it keeps its talk."""
+    if not isinstance(agent, Team):
+        return saga_agent(agent, kit)
+    found = _teams.get(agent)
+    if found is None or found[0] is not kit:
+        found = _teams[agent] = (kit, saga_agent(agent, kit))
+    return found[1]
+
+
+class RunEnded(Exception):
+    """A run has ended; nothing of it may begin any more."""
+
+
+class Started:
+    """A run that is about to begin; nothing has run yet.
+
+    Args:
+        agent, task, kit, key, on_tool_failure, options: as for `saga_run`.
+
+    Attributes:
+        token: cancels what the framework does.
+        release: what lets a run go on that waits for its caller; None for nothing.
+
+    Raises:
+        ConfigurationError, UndeclaredTool: it cannot begin as it was asked for.
+    """
+
+    def __init__(
+        self,
+        agent: Any,
+        task: Any,
+        kit: AgentKit | None,
+        key: str | None,
+        on_tool_failure: str | None,
+        options: dict[str, Any],
+    ) -> None:
+        self.agent = agent if is_bounded(agent) else _under_care(agent, kit)
+        self._care = care_of(self.agent)
+        policy = on_tool_failure or self._care.on_tool_failure
+        self.plan = Plan(kit or self._care.kit, key, policy)
+        self.token = CancellationToken()
+        self.release: Callable[[], None] | None = None
+        self._task = task
+        self._options = options
+        self._cancelled = asyncio.Event()
+
+    async def result(self) -> Any:
+        """Let the framework run; return its result."""
+        return await self.agent.run(task=self._task, cancellation_token=self.token, **self._options)
+
+    def events(self) -> Any:
+        """Let the framework run; return the iterator of its events."""
+        return self.agent.run_stream(
+            task=self._task, cancellation_token=self.token, **self._options
+        )
+
+    async def carry_out(
+        self, token: CancellationToken | None, follow: Callable[[], Awaitable[Any]]
+    ) -> Any:
+        """Carry the run out inside its boundary.
+
+        Args:
+            token: the caller's, or None.
+            follow: what lets the framework run.
+        """
+        await self._care.check_served()
+        if token is not None:
+            loop = asyncio.get_running_loop()
+            token.add_callback(lambda: _soon(loop, self.cancel))
+        async with self.plan.scope() as saga:
+            with self.plan.entered(saga), self._care.held():
+                result = await self._ending(self._followed(follow))
+            self.plan.end(saga)
+        return result
+
+    async def _ending(self, run: Awaitable[Any]) -> Any:
+        """Return a run's result; what stopped the run is raised, whoever caught it on the way."""
+        state, result = self.plan.run, None
+        try:
+            result = await run
+        except Exception:
+            if state.stop is None:
+                raise
+        finally:
+            stopped = state.stop
+            stop(state, RunEnded("The run has ended."))
+        if stopped is not None:
+            raise stopped
+        return result
+
+    async def _followed(self, follow: Callable[[], Awaitable[Any]]) -> Any:
+        task = asyncio.ensure_future(follow())
+        cancelled = asyncio.ensure_future(self._cancelled.wait())
+        try:
+            await asyncio.wait({task, cancelled}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self.cancel()
+            await _ended(task)
+            raise
+        finally:
+            cancelled.cancel()
+        if self._cancelled.is_set():
+            await _ended(task)
+            raise asyncio.CancelledError("The run's cancellation token was cancelled.")
+        try:
+            return task.result()
+        except RuntimeError as error:
+            raise self._original(error) from error.__cause__
+
+    def cancel(self) -> None:
+        """Cancel the run: nothing of it begins any more, and what goes on is cancelled."""
+        stop(self.plan.run, CallCancelled("The run was cancelled."))
+        if self.release is not None:
+            self.release()
+        self.token.cancel()
+        self._cancelled.set()
+
+    def _original(self, error: RuntimeError) -> Exception:
+        """Return what an agent raised, where a team tells of it in words alone."""
+        raised = self.plan.run.raised
+        if raised is not None and f"{type(raised).__name__}: {raised}" in str(error):
+            return raised
+        return error
+
+
+def _soon(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop is closed, and the run has ended
+        loop.call_soon_threadsafe(function)
+
+
+async def _ended(task: asyncio.Future[Any]) -> None:
+    """Wait until a cancelled run has ended; cancel its task if its token does not end it."""
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    for _ in range(2):
+        waiting = asyncio.ensure_future(asyncio.wait({task}, timeout=_GIVES_UP))
+        while not waiting.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(waiting)
+        if task.done():
+            return
+        task.cancel()
+
+
+def blocking(name: str, coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on an event loop of its own.
+
+    Raises:
+        ConfigurationError: an event loop is running on this thread.
+    """
+    try:
+        no_loop(name)
+    except ConfigurationError:
+        coroutine.close()
+        raise
+    context = contextvars.copy_context()
+    try:
+        with asyncio.Runner() as runner:
+            return runner.run(coroutine, context=context)
+    finally:
+        last_reports.set(context.get(last_reports))
+
+
+def no_loop(name: str) -> None:
+    """See that no event loop is running on this thread.
+
+    Raises:
+        ConfigurationError: one is.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise ConfigurationError(
+        f"{name}_sync was called where an event loop is running.",
+        fix=f"Use {name} and await it.",
+    )

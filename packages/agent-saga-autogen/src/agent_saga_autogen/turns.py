@@ -1,0 +1,163 @@
+"""What an agent under care does between the turns of its model: it counts them, or ends.
+
+Rules of this part:
+
+- Nothing of a run that was stopped begins any more: no turn of a model, no other agent of a team.
+  An agent that is stopped answers with a `StopMessage`, and a team that it is in ends by its
+  termination condition: both can be used again.
+- A turn begins with the event by which an agent tells of its model's calls.
+- A model's call that is cancelled, through the run's token or from inside, does not leave the agent
+  as a cancellation: a team whose agent ended with one would wait for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import types
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from typing import Any
+
+from autogen_agentchat.base import Response, TerminationCondition
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    StopMessage,
+    ToolCallExecutionEvent,
+    ToolCallRequestEvent,
+)
+from autogen_core import CancellationToken
+
+from agent_saga.errors import ConfigurationError, one_line
+from agent_saga_autogen.binding import Binding
+from agent_saga_autogen.calls import Path, Run
+from agent_saga_autogen.effects import CallCancelled, stop, task_is_cancelled
+
+BINDING = "_saga_binding"
+
+
+class SagaAgent:
+    """An agent whose tools are steps; made by `saga_agent`, together with the agent's class."""
+
+    async def on_messages_stream(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Any, None]:
+        """Do what the agent's class does, until the run is stopped."""
+        name = str(self.name)  # type: ignore[attr-defined]
+        binding: Binding = vars(self)[BINDING]
+        run, path = binding.run(), (*binding.inside(), name)
+        events = super().on_messages_stream(messages, cancellation_token)  # type: ignore[misc]
+        if run is None:
+            async for event in events:
+                yield event
+            return
+        told: list[BaseAgentEvent | BaseChatMessage] = []
+        if await _goes_on(run):
+            with _ending(run, name, cancellation_token):
+                async with contextlib.aclosing(_turns(events, run, path)) as turns:
+                    async for event in turns:
+                        yield event
+                        if isinstance(event, Response):
+                            return
+                        told.append(event)
+        yield Response(chat_message=_stopped(run, name), inner_messages=told)
+
+
+async def _turns(events: Any, run: Run, path: Path) -> AsyncGenerator[Any, None]:
+    """Give what an agent tells, until its run is stopped."""
+    async with contextlib.aclosing(events):
+        async for event in events:
+            if isinstance(event, ToolCallRequestEvent):
+                run.counts.turn(path)
+            yield event
+            if isinstance(event, ToolCallRequestEvent) and run.stop is not None:
+                return
+            if isinstance(event, ToolCallExecutionEvent) and not await _goes_on(run):
+                return
+
+
+@contextlib.contextmanager
+def _ending(run: Run, name: str, token: CancellationToken) -> Iterator[None]:
+    """Note in a run how an agent ended.
+
+    Raises:
+        CallCancelled: its model's call was cancelled, and not the run.
+    """
+    try:
+        yield
+    except asyncio.CancelledError as cut:
+        if task_is_cancelled():
+            raise
+        lost = CallCancelled(f"{name} was cancelled before it had ended.")
+        if not token.is_cancelled():
+            run.raised = lost
+            raise lost from cut
+        stop(run, lost)
+    except Exception as error:
+        run.raised = error
+        raise
+
+
+async def _goes_on(run: Run) -> bool:
+    """Say whether another turn may begin; wait until the program has taken what was before."""
+    if run.stop is None and run.before_turn is not None:
+        await run.before_turn()
+    return run.stop is None
+
+
+def _stopped(run: Run | None, source: str) -> StopMessage:
+    why = "" if run is None or run.stop is None else one_line(run.stop)
+    return StopMessage(content=f"The run was stopped: {why}", source=source)
+
+
+class Stopped(TerminationCondition):
+    """Ends a team whose run was stopped.
+
+    Args:
+        binding: the team's.
+    """
+
+    def __init__(self, binding: Binding) -> None:
+        self._binding = binding
+
+    @property
+    def terminated(self) -> bool:
+        """Whether the condition was reached; it is asked anew each time."""
+        return False
+
+    async def __call__(
+        self, messages: Sequence[BaseAgentEvent | BaseChatMessage]
+    ) -> StopMessage | None:
+        """Return why the team ends, or None."""
+        run = self._binding.run()
+        return None if run is None or run.stop is None else _stopped(run, "agent_saga")
+
+    async def reset(self) -> None:
+        """Do nothing: another run has its own reasons."""
+
+    def _to_config(self) -> Any:
+        raise ConfigurationError(
+            "A team of saga_agent cannot be dumped: loaded again, its calls would be no steps.",
+            fix="Dump the team that it was made from.",
+        )
+
+
+def under_care(agent: Any, binding: Binding) -> Any:
+    """Return an agent with the same contents that counts its turns."""
+    made = object.__new__(_class_of(type(agent)))
+    made.__dict__.update({**vars(agent), BINDING: binding})
+    return made
+
+
+_classes: dict[type[Any], type[Any]] = {}
+
+
+def _class_of(base: type[Any]) -> type[Any]:
+    found = _classes.get(base)
+    if found is None:
+        names = {"__module__": base.__module__, "__qualname__": base.__qualname__}
+        found = _classes[base] = types.new_class(
+            base.__name__, (SagaAgent, base), exec_body=lambda body: body.update(names)
+        )
+        found.__doc__ = base.__doc__
+    return found
