@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from agent_saga.kit.frameworks.declared import engine_tool
+from agent_saga.kit.frameworks.functions import in_place_of
 from agent_saga_langgraph.effects import Effect
-from agent_saga_langgraph.tools import declared, with_defaults
+from agent_saga_langgraph.tools import with_defaults
 
 if TYPE_CHECKING:
     from agent_saga.engine.wrap import SagaTool
@@ -64,5 +66,5 @@ def saga_node(
     Outside a boundary it runs as the bare function with one warning, unless it is IRREVERSIBLE.
     """
     given = {"semantics": semantics, "compensate": compensate, "name": name, **options}
-    tool = declared(fn, kit, with_defaults(given))
-    return NodeEffect(tool, reads).function(fn)
+    tool = engine_tool(fn, kit, with_defaults(given))
+    return in_place_of(fn, NodeEffect(tool, reads))

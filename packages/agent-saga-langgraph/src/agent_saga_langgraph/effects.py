@@ -20,47 +20,29 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import functools
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 
-from agent_saga.controls.approvals import request_id
 from agent_saga.controls.waiting import answers_here
-from agent_saga.domain import identity
-from agent_saga.engine.asking import FAILURE_RULE, asked_about_failure
 from agent_saga.engine.boundary import current_scope
 from agent_saga.engine.drive_async import AsyncDriver
 from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.requests import Protocol
 from agent_saga.engine.scope import Scope
 from agent_saga.engine.wrap import Invocation, SagaTool
-from agent_saga.errors import (
-    ApprovalDenied,
-    ApprovalPending,
-    ConfigurationError,
-    Halted,
-    NoBoundary,
-    Quarantined,
-    RefusedError,
-    ReplayConflict,
-    ResultNotRecorded,
-    one_line,
-)
+from agent_saga.errors import ApprovalPending, NoBoundary, RefusedError
+from agent_saga.kit.frameworks import failures
+from agent_saga.kit.frameworks.boundaries import check_kit
+from agent_saga.kit.frameworks.functions import unkeyed
 from agent_saga.wal.encoding import mac
 from agent_saga_langgraph import place as places
 from agent_saga_langgraph.asking import interrupting
 from agent_saga_langgraph.attempts import attempts_of
 from agent_saga_langgraph.telling import step_ended
 
-if TYPE_CHECKING:
-    from agent_saga.engine.step import Step
-
-_ENDS: Final = (Halted, Quarantined, ReplayConflict, ResultNotRecorded)
-"""What no model can put right: as text it would be answered with the same call, as another step."""
-KEY: Final = "idempotency_key"
 log = logging.getLogger("agent_saga.langgraph")
 
 calling: contextvars.ContextVar[str | None] = contextvars.ContextVar(
@@ -109,28 +91,10 @@ class Effect:
         self.tool = tool
         self._chooses = chosen
 
-    def function(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what stands in the original's place, with its signature."""
-        form = self._coroutine() if self.tool.tool.form.is_async else self._plain()
-        replaced = functools.wraps(original)(form)
-        replaced.__dict__["agent_saga_effect"] = self
-        return replaced
-
-    def _plain(self) -> Callable[..., Any]:
-        def run(*args: Any, **kwargs: Any) -> Any:
-            return self._run(args, kwargs)
-
-        return run
-
-    def _coroutine(self) -> Callable[..., Any]:
-        async def run(*args: Any, **kwargs: Any) -> Any:
-            return await self._arun(args, kwargs)
-
-        return run
-
-    def _run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Make the call on this thread."""
         scope = current_scope.get()
-        kwargs = self._without_key(kwargs)
+        kwargs = unkeyed(self.tool, kwargs)
         if scope is None:
             return self.tool.invoke(None, args, kwargs, form="sync")
         call = self._invocation(scope, args, kwargs)
@@ -150,9 +114,10 @@ class Effect:
         step_ended(call, None)
         return value
 
-    async def _arun(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    async def arun(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Make the call on the event loop."""
         scope = current_scope.get()
-        kwargs = self._without_key(kwargs)
+        kwargs = unkeyed(self.tool, kwargs)
         if scope is None:
             return await self.tool.invoke(None, args, kwargs, form="async")
         call = self._invocation(scope, args, kwargs)
@@ -172,19 +137,9 @@ class Effect:
         step_ended(call, None)
         return value
 
-    def _without_key(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Leave out an idempotency key that a model gave, or a schema's default."""
-        if self.tool.tool.form.takes_key and KEY in kwargs:
-            return {name: value for name, value in kwargs.items() if name != KEY}
-        return kwargs
-
     def _invocation(self, scope: Scope, args: Sequence[Any], kwargs: dict[str, Any]) -> Invocation:
         saga, tool = scope.saga, self.tool.tool
-        if None not in (self.tool.kit, saga.kit) and saga.kit is not self.tool.kit:
-            raise ConfigurationError(
-                f"{tool.name} is bound to another kit than the boundary that it is called in.",
-                fix="Wrap the tool with the boundary's kit.",
-            )
+        check_kit(self.tool, saga)
         if not (_policy.get() or tool.reversible) and places.is_on_thread():
             raise NoBoundary(
                 f"{tool.name} was called by a graph with a checkpointer, inside a boundary that "
@@ -211,15 +166,9 @@ class Effect:
         answers = answers_here()
         if _policy.get() != "ask" or answers is None or call.key is None:
             return
-        said = answers.find(failure_request(call))
+        said = answers.find(failures.failure_request(call))
         if said is not None and not said.approved:
-            raise ToolFailed(
-                ApprovalDenied(
-                    f"{call.tool.name} had failed, and {said.by} said no to going on.",
-                    rule=FAILURE_RULE,
-                    reason=said.note or "a human decided so",
-                )
-            )
+            raise ToolFailed(failures.denied_failure(call.tool.name, said))
 
     def _leaving(self, error: Exception) -> Exception:
         """Return what a failed call raises to the framework, before anybody was asked."""
@@ -227,7 +176,7 @@ class Effect:
             return interrupting(error)
         if isinstance(error, GraphInterrupt):
             self._say_interrupted()
-        if isinstance(error, _ENDS) and _policy.get():
+        if isinstance(error, failures.FAULTS) and _policy.get():
             return ToolFailed(error)
         if isinstance(error, (GraphBubbleUp, RefusedError)) or _policy.get() != "rollback":
             return error
@@ -246,11 +195,7 @@ class Effect:
 
 def failure_question(error: BaseException) -> Protocol[BaseException | None] | None:
     """Return the question whether a run goes on after a tool's failure; None if none is asked."""
-    step: Step | None = getattr(error, "agent_saga_step", None)
-    quiet = isinstance(error, (GraphBubbleUp, RefusedError))
-    if quiet or step is None or _policy.get() != "ask":
-        return None
-    return asked_about_failure(step, f"{step.tool.name} failed: {one_line(error)}")
+    return failures.failure_question(error, _policy.get(), (GraphBubbleUp,))
 
 
 def answered(error: BaseException, answer: BaseException | None) -> BaseException:
@@ -262,18 +207,3 @@ def answered(error: BaseException, answer: BaseException | None) -> BaseExceptio
     if isinstance(answer, Exception) and isinstance(error, Exception):
         return ToolFailed(error)
     return answer
-
-
-def failure_request(call: Invocation) -> str:
-    """Return the id of the question about a call's failure; see `asked_about_failure`."""
-    saga, tool = call.scope.saga, call.tool
-    key = identity.given_key(("",), tool.name, call.key or "")
-    step = saga.keyed.get(key)
-    return request_id(
-        saga.id,
-        identity.step_id(saga.id, key),
-        0 if step is None else step.generation,
-        tool.name,
-        FAILURE_RULE,
-        mac(saga.salt, call.arguments),
-    )

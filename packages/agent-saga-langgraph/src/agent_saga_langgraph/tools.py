@@ -27,26 +27,19 @@ from langgraph.errors import GraphInterrupt
 
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.engine.wrap import SagaTool
-from agent_saga.errors import (
-    ConfigurationError,
-    Halted,
-    NoBoundary,
-    Quarantined,
-    RefusedError,
-    SagaClosed,
-    SagaFenced,
-    SagaForked,
-    SagaUnwinding,
+from agent_saga.errors import ConfigurationError, RefusedError
+from agent_saga.kit.frameworks.declarations import Declaration, Declarations, checked
+from agent_saga.kit.frameworks.declared import (
+    by_policy,
+    check_named,
+    check_undeclared,
+    each_declared,
+    engine_options,
+    engine_tool,
 )
-from agent_saga.kit.frameworks.declarations import (
-    Declaration,
-    Declarations,
-    checked,
-    from_policy,
-    undeclared,
-)
-from agent_saga.kit.tools import tool as bare_tool
-from agent_saga_langgraph.effects import KEY, Effect, calling
+from agent_saga.kit.frameworks.failures import FAULTS, told
+from agent_saga.kit.frameworks.functions import effects_of, in_place_of, without_key
+from agent_saga_langgraph.effects import Effect, calling
 from agent_saga_langgraph.unseen import announced
 
 if TYPE_CHECKING:
@@ -54,7 +47,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=BaseTool)
 
-_FAULTS = (Halted, NoBoundary, Quarantined, SagaClosed, SagaFenced, SagaForked, SagaUnwinding)
+_NO_SUCH_TOOL = (
+    "What a middleware brings at run time is declared to SagaMiddleware(kit, tools={…}), listed "
+    "last; what a function calls itself, with wrap_tool(…)."
+)
 _classes: dict[type[BaseTool], type[BaseTool]] = {}
 
 
@@ -108,25 +104,13 @@ def wrap_tools(
         ConfigurationError: a declaration names no tool.
     """
     given, declarations = list(tools), checked(declarations)
-    names = {tool.name for tool in given}
-    idle = sorted(set(declarations) - names)
-    if idle:
-        raise ConfigurationError(
-            f"There is no tool {', '.join(idle)}; the tools are {', '.join(sorted(names))}.",
-            fix="What a middleware brings at run time is declared to SagaMiddleware(kit, "
-            "tools={…}), listed last; what a function calls itself, with wrap_tool(…).",
+    check_named([tool.name for tool in given], declarations, _NO_SUCH_TOOL)
+    return [
+        tool if declaration is None else wrap_as(tool, declaration, kit)
+        for tool, declaration in each_declared(
+            given, declarations, kit, name=lambda tool: tool.name, wrapped=is_wrapped
         )
-    found = {t.name: declarations.get(t.name) or from_policy(kit, t.name) for t in given}
-    missing = [t.name for t in given if not is_wrapped(t) and found[t.name] is None]
-    if missing:
-        raise undeclared(missing)
-    return [_as_declared(tool, found[tool.name], kit) for tool in given]
-
-
-def _as_declared(tool: T, declaration: Declaration | None, kit: AgentKit | None) -> T:
-    if declaration is None or is_wrapped(tool):
-        return tool
-    return wrap_as(tool, declaration, kit)
+    ]
 
 
 def wrap_as(tool: T, declaration: Declaration, kit: AgentKit | None) -> T:
@@ -159,9 +143,8 @@ def safe_tool(
     if not isinstance(fn, SagaTool):
         tool = _made_from(fn, options.pop("name", None))
         given = {"semantics": semantics, "compensate": compensate, "name": tool.name, **options}
-        return _replaced(tool, lambda _: declared(fn, kit, with_defaults(given)))
-    if options or semantics is not None or compensate is not None:
-        raise ConfigurationError(f"{fn.tool.name} is declared already; it takes no more options.")
+        return _replaced(tool, lambda _: engine_tool(fn, kit, with_defaults(given)))
+    check_undeclared(fn, semantics, compensate, options)
     return _replaced(_made_from(fn.tool.fn, fn.tool.name), lambda _: fn)
 
 
@@ -176,75 +159,30 @@ def is_read(tool: BaseTool) -> bool:
 
 
 def _effects(tool: BaseTool) -> list[Effect]:
-    found = [getattr(tool, name, None) for name in ("func", "coroutine", "_run", "_arun")]
-    effects = [getattr(function, "agent_saga_effect", None) for function in found]
-    return [effect for effect in effects if effect is not None]
+    return effects_of(tool, ("func", "coroutine", "_run", "_arun"))
 
 
 def _made_from(fn: Callable[..., Any], name: str | None) -> StructuredTool:
     how = "coroutine" if inspect.iscoroutinefunction(fn) else "func"
-    shown = _without_key(fn)
+    shown = without_key(fn)
     return StructuredTool.from_function(**{how: shown}, name=name)  # type: ignore[arg-type]
 
 
-def _without_key(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function as a model may see it: the idempotency key is the engine's to give."""
-    signature = inspect.signature(fn)
-    if KEY not in signature.parameters:
-        return fn
-
-    @functools.wraps(fn)
-    def shown(*args: Any, **kwargs: Any) -> Any:
-        return fn(*args, **kwargs)
-
-    left = [one for name, one in signature.parameters.items() if name != KEY]
-    shown.__dict__["__signature__"] = signature.replace(parameters=left)
-    shown.__annotations__ = {name: a for name, a in fn.__annotations__.items() if name != KEY}
-    return shown
-
-
 def _wrapped(tool: T, kit: AgentKit | None, options: dict[str, Any]) -> T:
-    if options.get("semantics") is None and options.get("compensate") is None:
-        declaration = from_policy(kit, str(options["name"]))
-        options = {**options, **({} if declaration is None else declaration.options)}
-    given = with_defaults(options)
-    return _replaced(tool, lambda fn: declared(fn, kit, given))
+    given = with_defaults(by_policy(kit, options))
+    return _replaced(tool, lambda fn: engine_tool(fn, kit, given))
 
 
 def with_defaults(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a tool for the engine, which knows nothing of interrupts and reads."""
-    given = dict(options)
-    harmless = given.get("not_applied_on") or ()
-    several = harmless if isinstance(harmless, tuple) else (harmless,)
-    if given.pop("asks_first", False):
-        given["not_applied_on"] = (*several, GraphInterrupt)
-    semantics = given.get("semantics")
-    if semantics is not None and ActionSemantics.parse(semantics) is ActionSemantics.REVERSIBLE:
-        given["not_applied_on"] = (*several, Exception)
-        given.setdefault("idempotent", True)
-    return given
-
-
-def declared(
-    fn: Callable[..., Any], kit: AgentKit | None, options: dict[str, Any]
-) -> SagaTool[..., Any]:
-    """Return a function as a tool of the engine.
-
-    Raises:
-        ConfigurationError: it is declared already.
-    """
-    if isinstance(fn, SagaTool):
-        raise ConfigurationError(
-            f"{fn.tool.name} is declared already.", fix="Make the tool with safe_tool(…) alone."
-        )
-    return bare_tool(**options)(fn) if kit is None else kit.safe_tool(fn, **options)
+    return engine_options(options, asks=GraphInterrupt)
 
 
 def _replaced(tool: T, declare: Callable[[Callable[..., Any]], SagaTool[..., Any]]) -> T:
     """Return a copy of a tool with declared functions in the place of its own."""
 
     def step(fn: Callable[..., Any]) -> Callable[..., Any]:
-        return Effect(declare(fn), _chosen(tool, fn)).function(fn)
+        return in_place_of(fn, Effect(declare(fn), _chosen(tool, fn)))
 
     own: dict[str, Any] = {}
     if isinstance(tool, (StructuredTool, Tool)):
@@ -342,7 +280,6 @@ def _told(tool: BaseTool, given: Any, refusal: RefusedError) -> ToolMessage:
             halted them.
     """
     call = _call_id(given)
-    if call is None or isinstance(refusal, _FAULTS):
+    if call is None or isinstance(refusal, FAULTS):
         raise refusal
-    text = f"{tool.name} was refused and had no effect (rule {refusal.rule}): {refusal.reason}"
-    return ToolMessage(text, name=tool.name, tool_call_id=call, status="error")
+    return ToolMessage(told(tool.name, refusal), name=tool.name, tool_call_id=call, status="error")

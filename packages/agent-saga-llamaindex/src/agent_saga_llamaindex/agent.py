@@ -27,10 +27,11 @@ from agent_saga.kit.frameworks.declarations import (
     from_policy,
     undeclared,
 )
+from agent_saga.kit.frameworks.declared import check_named
 from agent_saga_llamaindex import seams
 from agent_saga_llamaindex.plans import check_policy
 from agent_saga_llamaindex.steps import SagaWorkflow, seen_class
-from agent_saga_llamaindex.tools import check_named, is_wrapped, name_of, wrap_as
+from agent_saga_llamaindex.tools import is_wrapped, name_of, wrap_as
 
 _CARE = "_saga_care"
 
@@ -130,7 +131,7 @@ class Care:
                 )
         tools = [tool for one in agents for tool in one.tools or ()]
         if not any(one.tool_retriever is not None for one in agents):
-            check_named(tools, self._declared)
+            check_named(map(name_of, tools), self._declared)
         self._check_declared(tools)
 
     def _check_declared(self, tools: list[Any]) -> None:

@@ -24,17 +24,20 @@ from llama_index.core.tools import BaseTool, FunctionTool, ToolMetadata
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.engine.wrap import SagaTool
 from agent_saga.errors import ConfigurationError
-from agent_saga.kit.frameworks.declarations import (
-    Declaration,
-    Declarations,
-    checked,
-    from_policy,
-    undeclared,
+from agent_saga.kit.frameworks.declarations import Declaration, Declarations, checked
+from agent_saga.kit.frameworks.declared import (
+    by_policy,
+    check_named,
+    check_undeclared,
+    each_declared,
+    engine_options,
+    engine_tool,
+    is_a_read,
 )
-from agent_saga.kit.tools import tool as bare_tool
+from agent_saga.kit.frameworks.functions import fitting, without_key
 from agent_saga.plugins.callables import is_async_callable
 from agent_saga_llamaindex import seams
-from agent_saga_llamaindex.effects import KEY, Effect, effects_of, fitting
+from agent_saga_llamaindex.effects import Effect, effects_of
 
 if TYPE_CHECKING:
     from agent_saga.kit.agent_kit import AgentKit
@@ -77,16 +80,13 @@ def saga_tool(
         )
     theirs = {option: options.pop(option) for option in tuple(options) if option in _THEIRS}
     if isinstance(fn, SagaTool):
-        if semantics is not None or compensate is not None or options:
-            raise ConfigurationError(
-                f"{fn.tool.name} is declared already; its declaration cannot be given again."
-            )
+        check_undeclared(fn, semantics, compensate, options)
         effect, original = fn, fn.tool.fn
     else:
         given = {"semantics": semantics, "compensate": compensate, **options}
         effect = declared(fn, kit, {"name": name or fn.__name__, **given})
         original = fn
-    shown = _without_key(original)
+    shown = without_key(original)
     function = Effect(effect, _injected(shown)).function(shown)
     return FunctionTool.from_defaults(function, name=name or effect.tool.name, **theirs)
 
@@ -112,6 +112,7 @@ def wrap_tool(
     semantics: ActionSemantics | str | None = None,
     compensate: object = None,
     kit: AgentKit | None = None,
+    timeout: float | None = None,
     name: str | None = None,
     **options: Any,
 ) -> FunctionTool:
@@ -122,6 +123,7 @@ def wrap_tool(
         semantics: REVERSIBLE, COMPENSABLE or IRREVERSIBLE; `compensate=` alone means COMPENSABLE.
         compensate: a template, a dict of `handler` and `kwargs`, or a factory on the raw result.
         kit: the kit that the tool belongs to.
+        timeout: seconds for one attempt.
         name: how log, rules and reports name it; the tool's own name when not given.
         options: `asks_first=True` where the function waits for events only before its effect, and
             further options of `agent_saga.engine.tool.declare`.
@@ -132,12 +134,8 @@ def wrap_tool(
     """
     if is_wrapped(tool):
         raise ConfigurationError(f"{name_of(tool)} is a tool of agent-saga already.")
-    given = {"semantics": semantics, "compensate": compensate, **options}
-    given["name"] = name or name_of(tool)
-    if semantics is None and compensate is None:
-        declaration = from_policy(kit, given["name"])
-        given.update({} if declaration is None else declaration.options)
-    return _wrapped(tool, kit, given)
+    given = {"semantics": semantics, "compensate": compensate, "timeout": timeout, **options}
+    return _wrapped(tool, kit, by_policy(kit, {"name": name or name_of(tool), **given}))
 
 
 def wrap_tools(
@@ -157,28 +155,13 @@ def wrap_tools(
     """
     listed = getattr(tools, "to_tool_list", None)
     given, declarations = list(listed() if callable(listed) else tools), checked(declarations)
-    check_named(given, declarations)
-    found = {
-        name_of(t): declarations.get(name_of(t)) or from_policy(kit, name_of(t)) for t in given
-    }
-    missing = [name_of(t) for t in given if not is_wrapped(t) and found[name_of(t)] is None]
-    if missing:
-        raise undeclared(list(dict.fromkeys(missing)))
-    return [_as_declared(tool, found[name_of(tool)], kit) for tool in given]
-
-
-def check_named(tools: Iterable[BaseTool], declarations: Declarations) -> None:
-    """Refuse declarations that name no tool.
-
-    Raises:
-        ConfigurationError: so it is.
-    """
-    names = {name_of(tool) for tool in tools}
-    idle = sorted(set(declarations) - names)
-    if idle:
-        raise ConfigurationError(
-            f"There is no tool {', '.join(idle)}; the tools are {', '.join(sorted(names))}."
+    check_named(map(name_of, given), declarations)
+    return [
+        tool if declaration is None else _as_declared(tool, declaration, kit)
+        for tool, declaration in each_declared(
+            given, declarations, kit, name=name_of, wrapped=is_wrapped
         )
+    ]
 
 
 def wrap_as(tool: BaseTool, declaration: Declaration, kit: AgentKit | None) -> BaseTool:
@@ -203,33 +186,15 @@ def is_wrapped(tool: object) -> bool:
     return bool(effects_of(tool))
 
 
-def is_a_read(options: dict[str, Any]) -> bool:
-    """Say whether options declare a tool that leaves nothing behind."""
-    semantics = options.get("semantics")
-    return semantics is not None and (
-        ActionSemantics.parse(semantics) is ActionSemantics.REVERSIBLE
-    )
-
-
 def declared(
     fn: Callable[..., Any], kit: AgentKit | None, options: dict[str, Any]
 ) -> SagaTool[..., Any]:
     """Return a function as a tool of the engine; a read that failed has changed nothing."""
-    given = dict(options)
-    harmless = given.get("not_applied_on") or ()
-    several = harmless if isinstance(harmless, tuple) else (harmless,)
-    if given.pop("asks_first", False):
-        given["not_applied_on"] = several = (*several, seams.WaitingForEvent)
-    if is_a_read(given):
-        given["not_applied_on"] = (*several, Exception)
-        given.setdefault("idempotent", True)
-    function = fitting(fn)
-    return bare_tool(**given)(function) if kit is None else kit.safe_tool(function, **given)
+    given = engine_options(options, asks=seams.WaitingForEvent)
+    return engine_tool(fn if isinstance(fn, SagaTool) else fitting(fn), kit, given)
 
 
-def _as_declared(tool: BaseTool, declaration: Declaration | None, kit: AgentKit | None) -> BaseTool:
-    if declaration is None or is_wrapped(tool):
-        return tool
+def _as_declared(tool: BaseTool, declaration: Declaration, kit: AgentKit | None) -> BaseTool:
     if not isinstance(tool, FunctionTool) and is_a_read(declaration.options):
         return tool
     return _wrapped(tool, kit, {"name": name_of(tool), **declaration.options})
@@ -264,22 +229,6 @@ def _step(
     function: Callable[..., Any], kit: AgentKit | None, options: dict[str, Any]
 ) -> Callable[..., Any]:
     return Effect(declared(function, kit, options), _injected(function)).function(function)
-
-
-def _without_key(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function as a model may see it: the idempotency key is the engine's to give."""
-    signature = inspect.signature(fn)
-    if KEY not in signature.parameters:
-        return fn
-
-    @functools.wraps(fn)
-    def shown(*args: Any, **kwargs: Any) -> Any:
-        return fn(*args, **kwargs)
-
-    left = [one for name, one in signature.parameters.items() if name != KEY]
-    shown.__dict__["__signature__"] = signature.replace(parameters=left)
-    shown.__annotations__ = {name: a for name, a in fn.__annotations__.items() if name != KEY}
-    return shown
 
 
 def _injected(fn: Callable[..., Any]) -> str:

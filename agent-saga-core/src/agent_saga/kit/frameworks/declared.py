@@ -107,8 +107,13 @@ def by_policy(kit: AgentKit | None, options: dict[str, Any]) -> dict[str, Any]:
     return {**options, **({} if declaration is None else declaration.options)}
 
 
-def check_named(names: Iterable[str], declarations: Declarations) -> None:
+def check_named(names: Iterable[str], declarations: Declarations, fix: str = "") -> None:
     """Refuse declarations that name no tool.
+
+    Args:
+        names: the tools' names.
+        declarations: the declarations.
+        fix: what to do, where there may be tools that do not show here.
 
     Raises:
         ConfigurationError: so it is.
@@ -117,7 +122,8 @@ def check_named(names: Iterable[str], declarations: Declarations) -> None:
     idle = sorted(set(declarations) - known)
     if idle:
         raise ConfigurationError(
-            f"There is no tool {', '.join(idle)}; the tools are {', '.join(sorted(known))}."
+            f"There is no tool {', '.join(idle)}; the tools are {', '.join(sorted(known))}.",
+            fix=fix,
         )
 
 
