@@ -11,34 +11,32 @@ Rules of this part:
   savepoint: its failure undoes what it did and is raised; a later failure outside undoes it too.
 - By itself, on a thread, it is found again when the graph runs its node again: after an interrupt
   or a crash it goes on with the same saga, and repeats no effect. After it was undone, a retry of
-  the node begins a new one; after it was committed, it gives the recorded results, also on a branch
-  that goes back to before it.
+  the node begins a new one; after it was committed, it gives the recorded results. A run that goes
+  back to before it is refused while its effects stand; see `node_sagas`.
 - Questions of the gate need a run that can be resumed as a boundary; in such a node by itself they
   are refused.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.errors import GraphInterrupt
 
-from agent_saga.domain.lifecycle import SagaState
 from agent_saga.engine.boundary import current_scope, last_reports
 from agent_saga.errors import ConfigurationError, SagaSuspended
 from agent_saga.kit.frameworks.recorded import Recorded
+from agent_saga_langgraph import node_sagas
 from agent_saga_langgraph import place as places
-from agent_saga_langgraph.attempts import History
 from agent_saga_langgraph.plans import Asked, Plan
 from agent_saga_langgraph.running import Run
 from agent_saga_langgraph.telling import run_ended
 
 if TYPE_CHECKING:
     from agent_saga.kit.agent_kit import AgentKit
-
-_WAITS = (SagaState.RUNNING, SagaState.SUSPENDED, SagaState.RELEASED)
-_FITS = frozenset({None, SagaState.COMMITTED, *_WAITS})
+    from agent_saga_langgraph.node_sagas import Node
 
 
 def saga_boundary(
@@ -111,7 +109,7 @@ class Boundary:
 
     async def arun(self, given: Any, config: RunnableConfig) -> Any:
         """Run it on the event loop."""
-        plan, result = self._plan(given, config), None
+        plan, result = await self._plan_async(given, config), None
         run, before = Run(plan), last_reports.get()
         try:
             async with plan.scope() as saga:
@@ -128,25 +126,41 @@ class Boundary:
         return run.given(result)
 
     def _plan(self, given: Any, config: RunnableConfig) -> Plan:
-        if current_scope.get() is not None:
-            return Plan(self._asked, given, nested=True)
-        place = places.here()
+        node = self._node(config)
+        if node is None:
+            return self._without_thread(given)
+        recorded = Recorded(self._asked.runtime)
+        saga, begun = node_sagas.own_saga(node, recorded)
+        before = [] if begun else node_sagas.earlier(node, recorded)
+        if before:
+            stored = node_sagas.stored(places.checkpointer(config), node)
+            saga = node_sagas.taken_over(node, before, stored, recorded) or saga
+        return self._on_thread(node, saga, given)
+
+    async def _plan_async(self, given: Any, config: RunnableConfig) -> Plan:
+        node = self._node(config)
+        if node is None:
+            return self._without_thread(given)
+        recorded = Recorded(self._asked.runtime)
+        saga, begun = await asyncio.to_thread(node_sagas.own_saga, node, recorded)
+        before = [] if begun else await asyncio.to_thread(node_sagas.earlier, node, recorded)
+        if before:
+            stored = await node_sagas.stored_async(places.checkpointer(config), node)
+            saga = node_sagas.taken_over(node, before, stored, recorded) or saga
+        return await asyncio.to_thread(self._on_thread, node, saga, given)
+
+    def _without_thread(self, given: Any) -> Plan:
+        return Plan(self._asked, given, nested=current_scope.get() is not None)
+
+    def _node(self, config: RunnableConfig) -> Node | None:
+        """Return where the node stands on its thread; None where it is alone with this run."""
         thread = (config.get("configurable") or {}).get("thread_id")
+        place = None if current_scope.get() is not None else places.here()
         if place is None or thread is None or not places.has_checkpointer(config):
-            return Plan(self._asked, given)
-        log = Recorded(self._asked.runtime)
-        name = f"langgraph:{thread}:node:{places.path(place.namespace)}:{place.step}"
-        number = 1
-        while log.state(_numbered(name, number)) not in _FITS:
-            number += 1
-        return Plan(
-            self._asked,
-            given,
-            saga_id=_numbered(name, number),
-            history=History(known=(place.checkpoint,)),
-            thread=str(thread),
-        )
+            return None
+        return node_sagas.node_at(str(thread), place.checkpoint, config.get("metadata") or {})
 
-
-def _numbered(name: str, number: int) -> str:
-    return name if number == 1 else f"{name}:{number}"
+    def _on_thread(self, node: Node, saga: str, given: Any) -> Plan:
+        node_sagas.note(self._asked.runtime.store, node, saga)
+        history = node_sagas.history_of(node)
+        return Plan(self._asked, given, saga_id=saga, history=history, thread=node.thread)

@@ -23,7 +23,7 @@ from langgraph.prebuilt import ToolNode
 from agent_saga.domain import identity
 from agent_saga.domain.lifecycle import SagaState
 from agent_saga.errors import ClaimRefused, ConfigurationError, UndoRefused
-from agent_saga_langgraph import threads
+from agent_saga_langgraph import node_sagas, threads
 
 if TYPE_CHECKING:
     from langgraph.types import StateSnapshot
@@ -183,6 +183,7 @@ def sagas_of(thread: Thread, graph: str, recorded: Recorded) -> list[Found]:
         if one.id in start and one.id not in named and _is_other(one, graph, recorded)
     ]
     kept = [one for one in found if one not in others]
+    kept += node_sagas.sagas_of_nodes(thread, recorded)
     return sorted(kept, key=lambda one: one.view.began)
 
 

@@ -72,7 +72,12 @@ def has_checkpointer(config: RunnableConfig) -> bool:
     LangGraph hands its checkpointer down under a key of its own, which is not promised. Without the
     key a node counts as one that cannot wait: an interrupt in it then fails, and is undone.
     """
-    return (config.get("configurable") or {}).get("__pregel_checkpointer") is not None
+    return checkpointer(config) is not None
+
+
+def checkpointer(config: RunnableConfig) -> Any:
+    """Return the checkpointer of the graph that runs here; None where nobody can tell."""
+    return (config.get("configurable") or {}).get("__pregel_checkpointer")
 
 
 def is_on_thread() -> bool:

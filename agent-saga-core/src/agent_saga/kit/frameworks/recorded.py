@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 
 from agent_saga.domain import identity
@@ -15,8 +16,12 @@ from agent_saga.recovery.proofs import Proofs
 from agent_saga.recovery.rebuild import rebuilt
 from agent_saga.recovery.survey import Found, look, look_at, survey
 from agent_saga.runtime.composition import Runtime
+from agent_saga.state.base import StateStore
 from agent_saga.wal.departed import has_departed
 from agent_saga.wal.file import FileWAL
+from agent_saga.wal.format import Record
+from agent_saga.wal.os_port import OsPort
+from agent_saga.wal.reader import scan_writer
 
 
 class Recorded:
@@ -60,6 +65,28 @@ class Recorded:
     def address(self) -> str:
         """Where the log is."""
         return self._wal.address
+
+    @property
+    def store(self) -> StateStore:
+        """The state store that belongs to the log."""
+        return self._runtime.store
+
+    def may_have_died(self, found: Found) -> bool:
+        """Say whether a process that wrote about a saga may have died, or is another that works.
+
+        No, if all of them closed their logs, or are this one.
+        """
+        return any(not self._ended_well(writer) for writer in found.writers)
+
+    def _ended_well(self, writer: str) -> bool:
+        if writer == self._wal.writer:
+            return True
+        last = deque(scan_writer(self._wal.path, writer, OsPort()), maxlen=1)
+        return bool(last) and isinstance(last[0], Record) and last[0].event == Ev.WRITER_CLOSE
+
+    def was_committed(self, found: Found) -> bool:
+        """Say whether a saga was committed, whatever became of it later."""
+        return any(record.event == Ev.SAGA_COMMITTED for record in found.effective.records)
 
     def awaits(self, saga: str) -> object:
         """Return what a suspended saga keeps for whoever resumes it, or None."""

@@ -1,0 +1,275 @@
+"""Which saga a boundary inside a graph is, when its node runs on a thread.
+
+Rules of this part:
+
+- The saga's id is made of the checkpoint that the superstep began with and the task in it. So a
+  resumed or repeated node finds it again, and the tasks of a fan-out have one each.
+- What the nodes of a thread began is noted in the state store before it begins: no checkpoint
+  names it, and `rollback_to` must find it.
+- A node that runs at another checkpoint looks at what it did before on its thread. What a completed
+  superstep on the way here did is over. What waits where a new input dropped it, or was lost with
+  its checkpoint in a crash, is gone on with. Anything else that stands would stand beside this run,
+  or happen again: it is refused.
+- A thread of which nothing is left, though no process died, was deleted: its id begins a new life.
+- A checkpoint that is not stored yet is waited for; where none is stored on the way, nobody can
+  tell, and a node that did something before is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from langgraph.types import StateSnapshot
+
+from agent_saga.domain.lifecycle import SagaState
+from agent_saga.errors import BranchRefused
+from agent_saga.recovery.undo_steps import stands
+from agent_saga.state.base import one
+from agent_saga_langgraph import place as places
+from agent_saga_langgraph.attempts import History
+from agent_saga_langgraph.lineage import completed
+from agent_saga_langgraph.threads import Thread, checkpoint_of
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+
+    from agent_saga.kit.frameworks.recorded import Recorded
+    from agent_saga.recovery.survey import Found
+    from agent_saga.state.base import StateStore
+    from agent_saga.state.document import Doc
+
+_WAITS: Final = (SagaState.RUNNING, SagaState.SUSPENDED, SagaState.RELEASED)
+_FITS: Final = frozenset({None, SagaState.COMMITTED, *_WAITS})
+_UNDONE: Final = (SagaState.ROLLED_BACK, SagaState.CLOSED)
+_PATIENCE: Final = 3.0
+_PAUSE: Final = 0.02
+
+
+class Node(NamedTuple):
+    """Where a boundary inside a graph stands.
+
+    Attributes:
+        thread: the thread's id.
+        checkpoint: the outermost graph's, that the superstep began with.
+        path: the nodes that lead to it.
+        saga: the id of its saga.
+    """
+
+    thread: str
+    checkpoint: str
+    path: str
+    saga: str
+
+
+class Began(NamedTuple):
+    """What a node of a thread began earlier; fields as in `Node`."""
+
+    saga: str
+    path: str
+    checkpoint: str
+
+
+def node_at(thread: str, checkpoint: str, metadata: Any) -> Node:
+    """Return where the running node stands.
+
+    Args:
+        thread: the thread's id.
+        checkpoint: the outermost graph's.
+        metadata: of the node's configuration.
+    """
+    namespace = str(metadata.get("langgraph_checkpoint_ns") or "")
+    path, task = places.path(namespace), namespace.partition("|")[0]
+    inner = [metadata.get("langgraph_step"), metadata.get("langgraph_path")]
+    place = json.dumps([checkpoint, task, path, *inner], default=str)
+    digest = hashlib.sha256(place.encode()).hexdigest()[:32]
+    return Node(thread, checkpoint, path, f"langgraph:{thread}:node:{digest}")
+
+
+def numbered(name: str, number: int) -> str:
+    """Return the id of a node's saga after earlier ones were undone."""
+    return name if number == 1 else f"{name}:{number}"
+
+
+# --- what was begun -------------------------------------------------------------------------------
+
+
+def _document(thread: str) -> str:
+    return f"langgraph/{thread}"
+
+
+def note(store: StateStore, node: Node, saga: str) -> None:
+    """Note, durably, that a node begins a saga."""
+
+    def add(doc: Doc | None) -> tuple[Doc | None, None]:
+        begun = dict((doc or {}).get("nodes") or {})
+        begun[saga] = [node.path, node.checkpoint]
+        return {"nodes": begun}, None
+
+    key = _document(node.thread)
+    store.transact([key], one(key, add), durable=True)
+
+
+def begun_on(store: StateStore, thread: str) -> list[Began]:
+    """Return what the nodes of a thread began."""
+    doc = store.get(_document(thread)) or {}
+    return [Began(saga, str(path), str(at)) for saga, (path, at) in doc.get("nodes", {}).items()]
+
+
+def sagas_of_nodes(thread: Thread, recorded: Recorded) -> list[Found]:
+    """Return the sagas that nodes of a thread began and that may count, the earliest first.
+
+    One that was undone when its node failed does not: the graph was told.
+    """
+    begun = {began.saga: began for began in begun_on(recorded.store, thread.id)}
+    known = {checkpoint_of(snapshot.config) for snapshot in thread.snapshots}
+    found = []
+    for saga, began in begun.items():
+        one_found = recorded.found(saga)
+        if one_found is None or (
+            began.checkpoint not in known and not recorded.may_have_died(one_found)
+        ):
+            continue
+        if one_found.view.state not in _UNDONE or recorded.was_committed(one_found):
+            found.append(one_found)
+    return found
+
+
+# --- which saga it is -----------------------------------------------------------------------------
+
+
+def own_saga(node: Node, recorded: Recorded) -> tuple[str, bool]:
+    """Return the id of the saga that a node begins, or goes on with, at its own checkpoint.
+
+    Returns:
+        The id, and whether the saga has begun.
+    """
+    number = 1
+    while recorded.state(numbered(node.saga, number)) not in _FITS:
+        number += 1
+    saga = numbered(node.saga, number)
+    return saga, recorded.state(saga) is not None
+
+
+def earlier(node: Node, recorded: Recorded) -> list[tuple[Began, Found]]:
+    """Return what the same node did on its thread at other checkpoints, and what stands of it."""
+    found = []
+    for began in begun_on(recorded.store, node.thread):
+        if began.path != node.path or began.checkpoint == node.checkpoint:
+            continue
+        saga = recorded.found(began.saga)
+        if saga is not None and any(stands(saga, step) for step in saga.view.steps):
+            found.append((began, saga))
+    return found
+
+
+def taken_over(
+    node: Node,
+    before: Iterable[tuple[Began, Found]],
+    tuples: list[CheckpointTuple],
+    recorded: Recorded,
+) -> str | None:
+    """Return the earlier saga that a node goes on with; None where it begins one.
+
+    Args:
+        node: where it stands.
+        before: what it did at other checkpoints.
+        tuples: the thread's checkpoints, newest first.
+        recorded: what the log tells.
+
+    Raises:
+        BranchRefused: something stands that would stand beside this run, or happen again.
+    """
+    thread = _thread(node, tuples)
+    if thread is None:
+        raise _refused(node, [began for began, _ in before], "nobody can tell when they happened")
+    line = {checkpoint_of(snapshot.config) for snapshot in thread.line}
+    known = {checkpoint_of(snapshot.config) for snapshot in thread.snapshots}
+    done, beside = completed(thread.snapshots, thread.line), []
+    for began, found in before:
+        waits = found.view.state in _WAITS
+        if began.checkpoint in done:
+            continue
+        if began.checkpoint in known:
+            if waits and began.checkpoint in line:
+                return began.saga
+            beside.append(began)
+        elif recorded.may_have_died(found):
+            if waits and found.view.state is not SagaState.SUSPENDED:
+                return began.saga
+            beside.append(began)
+    if beside:
+        raise _refused(node, beside, "they would stand beside it, or happen again")
+    return None
+
+
+def _refused(node: Node, begun: Iterable[Began], why: str) -> BranchRefused:
+    return BranchRefused(
+        f"The node {node.path} of thread {node.thread!r} took effect in earlier runs that did not "
+        f"lead here, and {why}: saga {', '.join(one.saga for one in begun)}.",
+        rule="branch",
+        reason="effects of another branch stand",
+        fix="rollback_to(graph, config, kit=kit) undoes what came after a checkpoint; or take "
+        "another thread_id. durability='sync' stores each checkpoint before the next node runs.",
+    )
+
+
+def history_of(node: Node) -> History:
+    """Return what the thread's checkpoints say about the steps of a node's saga."""
+    return History(known=(node.checkpoint,))
+
+
+# --- the thread's checkpoints ---------------------------------------------------------------------
+
+
+def _thread(node: Node, tuples: list[CheckpointTuple]) -> Thread | None:
+    """Return the thread as seen from the node; None if its own checkpoint is not stored."""
+    snapshots = [
+        StateSnapshot(
+            values=one.checkpoint.get("channel_values"),
+            next=(),
+            config=one.config,
+            metadata=one.metadata,
+            created_at=None,
+            parent_config=one.parent_config,
+            tasks=(),
+            interrupts=(),
+        )
+        for one in tuples
+    ]
+    if node.checkpoint not in {checkpoint_of(snapshot.config) for snapshot in snapshots}:
+        return None
+    return Thread(node.thread, snapshots, node.checkpoint)
+
+
+def _outermost(thread: str) -> RunnableConfig:
+    return {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
+
+
+def stored(saver: BaseCheckpointSaver[Any], node: Node) -> list[CheckpointTuple]:
+    """Return a thread's checkpoints, when the node's own is among them or is long in coming."""
+    until = time.monotonic() + _PATIENCE
+    while True:
+        found = list(saver.list(_outermost(node.thread)))
+        if _has(found, node) or time.monotonic() > until:
+            return found
+        time.sleep(_PAUSE)
+
+
+async def stored_async(saver: BaseCheckpointSaver[Any], node: Node) -> list[CheckpointTuple]:
+    """Do what `stored` does without blocking the event loop."""
+    until = time.monotonic() + _PATIENCE
+    while True:
+        found = [one async for one in saver.alist(_outermost(node.thread))]
+        if _has(found, node) or time.monotonic() > until:
+            return found
+        await asyncio.sleep(_PAUSE)
+
+
+def _has(found: list[CheckpointTuple], node: Node) -> bool:
+    return any(checkpoint_of(one.config) == node.checkpoint for one in found)
