@@ -244,6 +244,11 @@ def _commands() -> Iterator[str]:
         "what to do next and `code` the [error](errors.md)'s. People read the same on the error "
         "stream. `saga-recoveryd --json-logs` writes it as a line of its logs."
     )
+    yield (
+        "`--by` names the person who acts, and `--reason` says why; neither may be blank. "
+        "`--approver` names the person who decides what an agent asked for, which nobody does who "
+        "asks; `--note` is a remark on a decision, and may be left out. All of them are recorded."
+    )
     yield "## Exit codes"
     yield "The same for every command."
     rows = [(f"{code.value}", words, full) for code, (words, full) in MEANINGS.items()]
