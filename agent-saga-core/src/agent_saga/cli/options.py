@@ -71,7 +71,8 @@ def leave_missing_option(command: F) -> F:
     option = click.option(
         "--leave-missing",
         is_flag=True,
-        help="Act although an inverse is not registered here; what needs it is left to a human.",
+        help="Act although an inverse is not registered here: undo what came after it, and leave "
+        "it and what came before to a human.",
     )
     return option(command)
 

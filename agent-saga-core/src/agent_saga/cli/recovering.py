@@ -118,7 +118,8 @@ def check_handlers(daemon: RecoveryDaemon, *, undo_held: bool = False) -> None:
     raise RecoveryRefused(
         f"These inverses are needed and not registered here: {names}. Nothing was run.",
         fix="Name the modules that register them with --import MODULE. If they are gone for good, "
-        "--leave-missing undoes what can be undone and leaves the rest to a human.",
+        "--leave-missing undoes what came after them, and leaves them and what came before to a "
+        "human.",
     )
 
 

@@ -19,8 +19,8 @@ class Timing(NamedTuple):
         undo_delay: seconds before an inverse's second attempt, doubling.
         settle_after: seconds after which a call without an answer can no longer arrive.
         wait_to_settle: unwinding waits `settle_after` out; else the saga is left to recovery.
-        after_stuck: "halt" leaves the rest unresolved when an inverse fails for good; "continue"
-            goes on.
+        after_stuck: "halt" leaves the rest unresolved when an inverse fails for good, or is not
+            registered here; "continue" goes on.
         cancel_grace: seconds that a cancelled call is given to end.
         approval: seconds that a human has to answer, where the gate does not say.
     """

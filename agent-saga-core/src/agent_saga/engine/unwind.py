@@ -6,10 +6,10 @@ Rules of this part:
    flight.
 3. Resolve unknown endings: the prober, else a provisional inverse once nothing can arrive late,
    else the step is orphaned. 4. Undo, in `undo_order`; each inverse by `run_inverse`.
-5. A step without an inverse is an orphan, never skipped silently. An inverse that fails for good
-   makes the saga STUCK; by default the rest is left UNRESOLVED. A call that is still running halts
-   before its step. An inverse that was announced again and again by processes that died is a
-   human's case too: it may be what they die of.
+5. A step without an inverse is an orphan, never skipped silently. An inverse that fails for good,
+   or that is not registered here, makes the saga STUCK; by default the rest is left UNRESOLVED. A
+   call that is still running halts before its step. An inverse that was announced again and again
+   by processes that died is a human's case too: it may be what they die of.
 6. The terminal record is durable, and the fence is checked once more, before a verdict is returned.
 
 A log that fails, or a fence, ends the unwinding at once: nothing more is run, everything left is
@@ -187,6 +187,8 @@ class Unwinding:
         missing = unusable(inverse, self.scope.saga.engine)
         if missing:
             self._halt(step, missing)
+            if self.scope.saga.engine.timing.after_stuck != "halt":
+                self.halted = ""
             return None
         return (yield from self._run(step, inverse))
 

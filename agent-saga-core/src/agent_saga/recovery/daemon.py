@@ -118,8 +118,8 @@ class Daemon:
         told: called with each saga that needs a human, once for as long as it does.
         notices: tells the notifiers of plugins of new cases.
         proofs: what is known of the writers' chains; its own when not given.
-        leave_missing: undo what can be undone of a saga although inverses of it are not registered
-            here, and leave the rest to a human; otherwise it waits for them.
+        leave_missing: of a saga of which inverses are not registered here, undo what came after
+            them, and leave them and what came before to a human; otherwise it waits for them.
     """
 
     def __init__(

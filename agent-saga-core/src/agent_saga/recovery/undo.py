@@ -5,6 +5,8 @@ Rules of this part:
 - Inverses run by their registered names, in the same order and with the same keys as an unwinding
   at the time would have. What has no inverse is refused before anything is run, unless the caller
   says that it may stand.
+- What came before a step whose inverse is not registered here is not undone without it: its undo
+  must not come after theirs. The plan says so.
 - Undoing up to a step is about exactly the steps that came after it, in the order of undoing; a
   call without a known outcome came after what was announced before it. Which steps these are is
   recorded before the first of them is undone, and whoever goes on with it reads it there. The saga
@@ -103,11 +105,31 @@ def _planned_steps(engine: Engine, found: Found, to: str | None) -> list[Planned
         if to is not None:
             aim(saga, to)
         steps = undo_order(list(saga.steps.values()))
-        return [planned(step, engine, only=saga.only) for step in steps]
+        return _in_order(engine, steps, [planned(step, engine, only=saga.only) for step in steps])
     except UndoRefused:
         raise
     except Exception as error:  # one bad saga does not hide the plans of the others
         return [Planned("", "", "cannot", f"it cannot be made from its records: {error}")]
+
+
+def _in_order(engine: Engine, steps: list[Step], plans: list[Planned]) -> list[Planned]:
+    """Say of what came before a step without a registered inverse that it is not reached."""
+    halted, found = "", []
+    for step, one in zip(steps, plans, strict=True):
+        if halted and one.what in ("undo", "ask"):
+            found.append(one._replace(what="cannot", detail=halted))
+            continue
+        found.append(one)
+        if one.what == "cannot" and _halts(step, engine):
+            halted = f"it would not be reached: undoing goes in order, and halts at {one.tool}"
+    return found
+
+
+def _halts(step: Step, engine: Engine) -> bool:
+    """Say whether undoing goes no further than a step, since its inverse is not registered here."""
+    inverse = step.compensation
+    named = inverse is not None and not inverse.nothing and not step.tool.irreversible
+    return named and step.order is not None and engine.timing.after_stuck == "halt"
 
 
 def aim(saga: Saga, to: str) -> None:
@@ -237,7 +259,7 @@ def undo_later(
         saga: the saga's id.
         by: who asks for it.
         reason: why; both are recorded.
-        leave_the_rest: undo what can be undone, and let what cannot stand.
+        leave_the_rest: undo what can be undone in order, and let what cannot stand.
         to: undo only what came after this step: its id, the beginning of it, or its tool.
 
     Raises:
@@ -336,7 +358,7 @@ def _check(place: Place, found: Found, *, leave_the_rest: bool, to: str | None) 
         raise UndoRefused(
             f"Saga {found.id} cannot be undone completely: {reasons}.",
             fix=f"{_modules(place.engine, found, cannot)}--leave-the-rest undoes what can be "
-            "undone and lets the rest stand.",
+            "undone in order, and lets the rest stand.",
         )
 
 

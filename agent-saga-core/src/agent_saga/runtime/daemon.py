@@ -61,8 +61,8 @@ class RecoveryDaemon:
         told: called with each saga that needs a human, once for as long as this daemon lives.
         notifiers: told of each new case, by name, beside those of installed plugins; see
             `agent_saga.plugins.notifiers`.
-        leave_missing: undo what can be undone of a saga although inverses of it are not registered
-            here, and leave the rest to a human; otherwise such a saga waits for them.
+        leave_missing: of a saga of which inverses are not registered here, undo what came after
+            them, and leave them and what came before to a human; otherwise such a saga waits.
 
     Attributes:
         leave_missing: as given.
@@ -181,7 +181,7 @@ class RecoveryDaemon:
             saga: the saga's id.
             by: who asks for it.
             reason: why; both are recorded.
-            leave_the_rest: undo what can be undone, and let what cannot stand.
+            leave_the_rest: undo what can be undone in order, and let what cannot stand.
             to: undo only what came after this step: its id, the beginning of it, or its tool.
 
         Raises:

@@ -154,7 +154,7 @@ class Settings:
     after_stuck: Literal["halt", "continue"] = _setting(
         "halt",
         _one_of("halt", "continue"),
-        "what unwinding does after an inverse that failed for good",
+        "what unwinding does after an inverse that failed for good or is not registered",
     )
     on_crash: Literal["undo", "hold"] = _setting(
         "undo",

@@ -30,7 +30,9 @@ __all__ = ["command"]
 @click.option("--to", metavar="STEP", callback=named, help="Undo only what came after this step.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done now; run nothing.")
 @click.option(
-    "--leave-the-rest", is_flag=True, help="Undo what can be undone; let what cannot stand."
+    "--leave-the-rest",
+    is_flag=True,
+    help="Undo what can be undone in order; let what cannot stand.",
 )
 @log_options
 def command(
