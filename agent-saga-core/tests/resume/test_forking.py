@@ -167,6 +167,26 @@ def test_a_key_is_free_again_when_its_step_was_undone(shop: Shop) -> None:
     assert shop.state() == ("COMMITTED", True)
 
 
+@pytest.mark.parametrize("abandoned", [UNDO, "keep"])
+def test_a_key_whose_step_stands_names_that_effect_on_every_way(shop: Shop, abandoned: str) -> None:
+    """Also after going back to the beginning: never twice, and never another effect's result."""
+
+    @shop.kit.tool("REVERSIBLE")
+    def read(n: int) -> int:
+        shop.world.append(("read", n))
+        return n
+
+    with pytest.raises(SagaSuspended), shop.open() as saga:
+        assert read.keyed("rate")(1) == 1
+        saga.suspend("waits")
+    with pytest.raises(SagaSuspended), shop.open(fork_at="begin", abandoned=abandoned) as saga:
+        assert read.keyed("rate")(1) == 1
+        with pytest.raises(ReplayConflict):
+            read.keyed("rate")(2)
+        saga.suspend("waits")
+    assert shop.world == [("read", 1)]
+
+
 # --- refused --------------------------------------------------------------------------------------
 
 

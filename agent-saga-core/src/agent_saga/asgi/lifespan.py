@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
+from agent_saga.domain.durations import seconds
 from agent_saga.engine.active import active
 from agent_saga.plugins.importing import import_modules
 from agent_saga.runtime.daemon import RecoveryDaemon
@@ -61,6 +62,8 @@ def saga_lifespan(
     @contextlib.asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
         del app
+        seconds("interval=", interval, zero=True)
+        seconds("grace=", grace, zero=True)
         opened = wal_at(wal, settings)
         import_modules(imports)
         daemon = RecoveryDaemon(opened, settings=settings, by=f"lifespan of {os.getpid()}")

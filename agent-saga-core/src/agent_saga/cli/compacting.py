@@ -13,6 +13,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from agent_saga.domain.durations import seconds
 from agent_saga.errors import AgentSagaError
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Schedule:
 
     def __init__(self, daemon: RecoveryDaemon, every: float) -> None:
         self._daemon = daemon
-        self._every = every
+        self._every = seconds("--compact-every", every, zero=True)
         self._due = time.monotonic() + min(_SOON, every)
 
     def after_a_pass(self) -> None:

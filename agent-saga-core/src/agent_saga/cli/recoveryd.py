@@ -31,6 +31,7 @@ from agent_saga.cli.exits import Exit
 from agent_saga.cli.options import import_option, leave_missing_option
 from agent_saga.cli.place import existing_log, is_there, log_path
 from agent_saga.cli.recovering import check_handlers, opened
+from agent_saga.domain.durations import YEAR
 from agent_saga.observe.logging import configure_logging
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ log = logging.getLogger("agent_saga.recovery")
     help="The log; otherwise AGENT_SAGA_WAL, otherwise ./agent-saga.wal.",
 )
 @click.option(
-    "--interval", type=click.FloatRange(min=0.1), default=5.0, help="Seconds between passes."
+    "--interval", type=click.FloatRange(0.1, YEAR), default=5.0, help="Seconds between passes."
 )
 @leave_missing_option
 @click.option("--once", is_flag=True, help="Make one pass and exit.")
@@ -64,7 +65,7 @@ log = logging.getLogger("agent_saga.recovery")
 )
 @click.option(
     "--compact-every",
-    type=click.FloatRange(min=0),
+    type=click.FloatRange(0, YEAR),
     default=86_400.0,
     show_default=True,
     help="Seconds between compactions of the log; 0 never compacts.",

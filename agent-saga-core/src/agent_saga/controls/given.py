@@ -13,16 +13,15 @@ Rules of this part:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from agent_saga.controls.humans.names import seen
+from agent_saga.domain.durations import YEAR, seconds, shown
 from agent_saga.errors import ConfigurationError
 
-__all__ = ["YEAR", "flag", "name", "seconds", "several", "words"]
+__all__ = ["YEAR", "flag", "name", "seconds", "several", "shown", "words"]
 
 T = TypeVar("T")
-YEAR: Final = 366 * 86_400.0
-"""The longest time that a control takes, in seconds, where it says nothing else."""
 
 
 def words(what: str, value: object, *, longest: int = 1000) -> str:
@@ -50,22 +49,6 @@ def name(what: str, value: object, *, longest: int = 200) -> str:
     return given
 
 
-def seconds(what: str, value: object, *, longest: float = YEAR, zero: bool = False) -> float:
-    """Return a number of seconds above zero, or of zero where that has a meaning.
-
-    Raises:
-        ConfigurationError: it is no finite number, is out of range, or is too small to be told.
-    """
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        least = 0 if zero and value == 0 else 1e-6
-        if least <= value <= longest:  # no NaN, and no infinity
-            return float(value)
-    bound = "of zero or more" if zero else "above zero"
-    raise ConfigurationError(
-        f"{what} is a number of seconds {bound}, up to {longest:g}, not {shown(value)}."
-    )
-
-
 def flag(what: str, value: object) -> bool:
     """Return True or False.
 
@@ -89,12 +72,3 @@ def several(what: str, value: object, kind: type[T]) -> tuple[T, ...]:
     if found is None or not all(isinstance(one, kind) for one in found):
         raise ConfigurationError(f"{what} takes {kind.__name__}s, not {shown(value)}.")
     return found
-
-
-def shown(value: object) -> str:
-    """Return a value as messages show it: short, whatever it is."""
-    try:
-        text = ascii(value)
-    except Exception:
-        text = f"a {type(value).__name__}"
-    return text if len(text) <= 60 else f"{text[:59]}…"

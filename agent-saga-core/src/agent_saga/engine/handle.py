@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
+from agent_saga.domain import durations
 from agent_saga.domain.report import RollbackReport, StepLine
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.engine import interrupts
@@ -22,7 +23,7 @@ from agent_saga.engine.ports import Engine
 from agent_saga.engine.retry import RetryPolicy
 from agent_saga.engine.scope import Scope
 from agent_saga.engine.taking import Origin, Taking
-from agent_saga.engine.tool import declare, known, one_of, seconds
+from agent_saga.engine.tool import declare, known, one_of
 from agent_saga.engine.wrap import Invocation
 from agent_saga.errors import (
     AbortRequested,
@@ -143,7 +144,7 @@ class SagaHandle:
 
         Args:
             reason: what it waits for.
-            deadline: seconds until the wait is over.
+            deadline: seconds until the wait is over; more than a century is a century.
             at_deadline: "undo", or "hold" to leave it to a human.
             awaits: plain data for whoever resumes it.
 
@@ -156,7 +157,7 @@ class SagaHandle:
             self._refuse_suspending()
         request = SuspendRequested(
             reason,
-            deadline=seconds("deadline", deadline) or 0.0,
+            deadline=durations.at_most("deadline", deadline),
             at_deadline=one_of("at_deadline", at_deadline, ("undo", "hold")),
             awaits=awaits,
             saga=saga.id,

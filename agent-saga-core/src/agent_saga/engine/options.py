@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from agent_saga.domain import durations
 from agent_saga.engine.tool import COMMITS, one_of
 from agent_saga.errors import ConfigurationError
 
@@ -16,8 +17,6 @@ BEGIN: Final = "begin"
 UNDO: Final = "undo"
 KEEP: Final = "keep"
 ABANDONED: Final = (UNDO, KEEP)
-
-_LONGEST = 366 * 86_400.0
 
 
 class BoundaryOptions:
@@ -115,9 +114,4 @@ def checked_grace(seconds: object) -> float:
     Raises:
         ConfigurationError: it is no number of seconds.
     """
-    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if not (number and 0 <= float(seconds) <= _LONGEST):  # type: ignore[arg-type]
-        raise ConfigurationError(
-            f"resume_grace= takes a number of seconds from 0 to {_LONGEST:.0f}, not {seconds!r}."
-        )
-    return float(seconds)  # type: ignore[arg-type]
+    return durations.seconds("resume_grace=", seconds, zero=True)

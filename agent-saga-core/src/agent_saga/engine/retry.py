@@ -7,9 +7,9 @@ ending that is known to be harmless, or after an error that its author listed in
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
+from agent_saga.domain import durations
 from agent_saga.errors import ConfigurationError
 
 _BACKOFFS: Final = ("linear", "exponential")
@@ -69,10 +69,7 @@ class RetryPolicy:
                 f"backoff_type is one of {', '.join(_BACKOFFS)}, not {backoff_type!r}."
             )
         for name, value in (("base_delay", base_delay), ("max_delay", max_delay)):
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise ConfigurationError(f"{name} is a number of seconds, not {value!r}.")
-            if not math.isfinite(value) or value < 0:
-                raise ConfigurationError(f"{name} is a finite number of seconds >= 0.")
+            durations.seconds(name, value, zero=True)
         self.max_retries = max_retries
         self.backoff_type = backoff_type
         self.base_delay = base_delay

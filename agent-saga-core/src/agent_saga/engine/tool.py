@@ -11,12 +11,12 @@ Rules of this part:
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from agent_saga.controls import given
 from agent_saga.controls.switch.scopes import declare_tool
+from agent_saga.domain import durations
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.engine.derive import Deriver, deriver_of, helper_form, provisional_of
 from agent_saga.engine.forms import Form, name_of
@@ -289,10 +289,7 @@ def seconds(what: str, value: float | None, *, zero: bool = False) -> float | No
     """
     if value is None:
         return None
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value < 0 or (value == 0 and not zero):
-        raise ConfigurationError(f"{what} is a number of seconds above zero, not {value!r}.")
-    return float(value)
+    return durations.seconds(what, value, longest=durations.CENTURY, zero=zero)
 
 
 def _semantics(name: str, semantics: object, compensate: object) -> ActionSemantics:

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import math
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from agent_saga.domain import durations
 from agent_saga.errors import ConfigurationError, UnknownHandler
 from agent_saga.plugins.callables import (
     BY_NAME,
@@ -237,21 +237,12 @@ def _restore(present: dict[str, Any], before: dict[str, Any]) -> None:
 def _check_window(name: str, window: object, *, idempotent: bool) -> None:
     if window is None:
         return
-    if not _is_duration(window):
-        raise ConfigurationError(
-            f"The window of {name!r} is a number of seconds above 0, not {window!r}."
-        )
+    durations.seconds(f"The window of {name!r}", window, longest=durations.CENTURY)
     if not idempotent:
         raise ConfigurationError(
             f"{name!r} has a window but is not idempotent.",
             fix="Add idempotent=True, or leave the window out.",
         )
-
-
-def _is_duration(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return math.isfinite(value) and value > 0
 
 
 def _defined_again_at_a_prompt(present: Callable[..., Any], again: Callable[..., Any]) -> bool:

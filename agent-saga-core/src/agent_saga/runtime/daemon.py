@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from agent_saga.controls.limits.moments import moment
 from agent_saga.controls.limits.upkeep import sweep
 from agent_saga.domain.clock import SYSTEM_CLOCK
+from agent_saga.domain.durations import seconds
 from agent_saga.engine.boundary import loop_is_running
 from agent_saga.errors import AgentSagaError, ConfigurationError
 from agent_saga.plugins.notifiers import Notifier
@@ -149,6 +150,7 @@ class RecoveryDaemon:
 
         A pass that fails is logged, and the next one is made; it raises only what `after` raises.
         """
+        interval = seconds("interval=", interval, zero=True)
 
         def then(result: Result | None) -> object:
             self._handed_back(result)

@@ -14,18 +14,17 @@ Rules of this part:
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
+from agent_saga.domain.durations import YEAR, shown
 from agent_saga.domain.leaving import UNDO_WINDOW
 from agent_saga.errors import ConfigurationError
 
 __all__ = ["PREFIX", "SettingRow", "Settings", "defaults_table"]
 
 PREFIX: Final = "AGENT_SAGA_"
-_LONGEST: Final = 366 * 86_400.0
 
 Reader = Callable[[Any], Any]
 
@@ -35,7 +34,7 @@ def _seconds_or_zero(value: object) -> float:
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError
-    if not (math.isfinite(value) and 0 <= value <= _LONGEST):
+    if not 0 <= value <= YEAR:  # no NaN, and no infinity
         raise ValueError
     return float(value)
 
@@ -279,4 +278,6 @@ def _read(field: dataclasses.Field[Any], value: object, what: str) -> Any:
         return field.metadata["read"](value)
     except (TypeError, ValueError):
         wanted = field.metadata["wanted"]
-        raise ConfigurationError(f"{what} cannot be {value!r}.", fix=f"Give it {wanted}.") from None
+        raise ConfigurationError(
+            f"{what} cannot be {shown(value)}.", fix=f"Give it {wanted}."
+        ) from None

@@ -15,17 +15,16 @@ from __future__ import annotations
 import asyncio
 import atexit
 import logging
-import math
 import time
 import weakref
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
+from agent_saga.domain.durations import CENTURY, seconds
 from agent_saga.domain.leaving import UNDO_WINDOW
 from agent_saga.domain.records import Ev
 from agent_saga.errors import (
     CompactionRefused,
-    ConfigurationError,
     SagaFenced,
     SagaForked,
     WALError,
@@ -146,11 +145,7 @@ class BaseWAL(Durability):
         Fails closed: on any doubt a saga stays.
         """
         grace = self.undo_window if grace_seconds is None else grace_seconds
-        usable = isinstance(grace, int | float) and not isinstance(grace, bool)
-        if not usable or not 0 <= grace < math.inf:
-            raise ConfigurationError(
-                f"The grace of a compaction cannot be {grace!r}.", fix="Give it seconds, from 0."
-            )
+        grace = seconds("grace_seconds=", grace, longest=CENTURY, zero=True)
         before = now_us() - int(grace * 1_000_000)
         try:
             asyncio.get_running_loop()
