@@ -293,11 +293,11 @@ def _cut(shop: Shop, fork: dict[str, Any], after: int, patch: pytest.MonkeyPatch
 
     real, left = inverse._announced, [after]
 
-    def dies(*given: Any) -> Any:
+    def dies(*given: Any, **how: Any) -> Any:
         left[0] -= 1
         if left[0] < 0:
             raise Killed
-        return real(*given)
+        return real(*given, **how)
 
     with patch.context() as dying:
         dying.setattr(claiming, "_let_go", lambda *given: None)

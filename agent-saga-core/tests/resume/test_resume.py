@@ -121,8 +121,10 @@ def test_savepoints_keep_their_places(shop: Shop) -> None:
 
 def test_a_finished_saga_only_reads(shop: Shop) -> None:
     shop.suspend(1)
-    with shop.open() as saga, saga.savepoint("part"):
-        shop.charge(2)
+    with shop.open() as saga:
+        shop.charge(1)
+        with saga.savepoint("part"):
+            shop.charge(2)
     with shop.open() as saga:
         assert shop.charge(1) == {"n": 1}
         with saga.savepoint("part"):

@@ -17,6 +17,7 @@ from agent_saga.domain import identity
 from agent_saga.domain.lifecycle import StepState
 from agent_saga.engine.options import UNDO
 from agent_saga.engine.step import RECORDED, Step
+from agent_saga.engine.within import WITHIN
 from agent_saga.errors import ConfigurationError, ReplayConflict
 from agent_saga.wal.encoding import arguments, mac_of
 from agent_saga.wal.os_port import FORKS
@@ -53,6 +54,9 @@ def admit(call: Invocation) -> tuple[Step, bool]:
         fresh = step is None
         if step is None:
             step = _new(saga, call, *encoded)
+    outer = WITHIN.get()
+    if outer is not None and outer is not step:
+        outer.inner = [*(outer.inner or ()), step]
     if saga.read_only and not fresh:
         return step, fresh
     if not scope.open or saga.fork != FORKS.generation:

@@ -3,6 +3,7 @@
 Rules of this part:
 
 - The scope is shut first; steps in flight are waited for, bounded.
+- A resumed run that left recorded effects out has changed: it fails, and all is undone.
 - Every unknown ending is probed. What remains unknown, and what a savepoint left standing, is
   carried by the commit as unsettled: the boundary is then committed and not clean.
 - Success is returned only when SAGA_COMMITTED is durable and the fence was checked after it.
@@ -19,7 +20,7 @@ from agent_saga.engine import journal
 from agent_saga.engine.requests import Durable, Protocol, StepEnded
 from agent_saga.engine.settle import settle_unknown
 from agent_saga.engine.unwind import release
-from agent_saga.errors import RefusedError, SagaUnwinding, WALError
+from agent_saga.errors import RefusedError, ReplayConflict, SagaUnwinding, WALError
 from agent_saga.observe.metrics import UNSETTLED_STEPS
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def commit(saga: Saga) -> Protocol[Committed]:
         return Committed(report)
     if not (saga.begun or saga.in_flight):
         return Committed(report)
-    cut = yield from _settled(saga.root)
+    cut = (yield from _settled(saga.root)) or _left_out(saga)
     if cut is not None:
         return Committed(report, cut, done=False)
     _list(saga, report)
@@ -93,8 +94,10 @@ def _settled(scope: Scope) -> Protocol[BaseException | None]:
         if cut is not None:
             return cut
     for step in saga.steps_of(scope):
-        if step.state is StepState.UNKNOWN and not step.tool.reversible:
+        if _ended_unknown(step):
             try:
+                if step.state is StepState.INTENT:
+                    journal.unknown(step, "its process ended")
                 cut = yield from settle_unknown(step, patient=False)
             except WALError as trouble:
                 log.error("a settled step could not be recorded: %s", trouble)  # noqa: TRY400
@@ -102,6 +105,26 @@ def _settled(scope: Scope) -> Protocol[BaseException | None]:
             if cut is not None:
                 return cut
     return None
+
+
+def _ended_unknown(step: Step) -> bool:
+    """Say whether a call has no known outcome; of a resumed saga it may have died in it."""
+    died = step.state is StepState.INTENT and not step.in_flight
+    return (died or step.state is StepState.UNKNOWN) and not step.tool.reversible
+
+
+def _left_out(saga: Saga) -> ReplayConflict | None:
+    """Return a conflict if a resumed run did not make what it made before, and that stands."""
+    steps = [] if saga.replay is None else saga.replay.left_out()
+    if not steps:
+        return None
+    names = ", ".join(f"{step.tool.name} [{step.id[:8]}]" for step in steps)
+    return ReplayConflict(
+        f"The resumed run ended without calls that the recorded run had made: {names}.",
+        fix="Let it make them again (it gets their recorded results), give steps keys that a later "
+        "run need not repeat (tool.keyed), or go another way on purpose (fork_at=…, "
+        "abandoned='keep').",
+    )
 
 
 def _list(saga: Saga, report: RollbackReport) -> None:

@@ -17,6 +17,7 @@ from agent_saga.domain.lifecycle import StepState
 from agent_saga.engine import journal
 from agent_saga.engine.requests import Outcome, Protocol, StepEnded
 from agent_saga.engine.settle import settle_unknown
+from agent_saga.engine.within import made_effects
 from agent_saga.errors import OutcomeUnknown, RefusedError, ResultNotRecorded
 
 if TYPE_CHECKING:
@@ -126,10 +127,10 @@ def repeats_safely(step: Step) -> bool:
     """Say whether the call may be repeated with the same key although its ending is unknown.
 
     The provider's window counts from the first use of the key. A call that went another way may
-    have taken effect there, where this key is unknown.
+    have taken effect there, where this key is unknown; so may steps that were made within it.
     """
     tool = step.tool
-    if not tool.idempotent or step.running or step.fell_back:
+    if not tool.idempotent or step.running or step.fell_back or made_effects(step):
         return False
     if tool.window is None or step.first_at is None:
         return True

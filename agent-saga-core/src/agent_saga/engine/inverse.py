@@ -158,9 +158,7 @@ def run_inverse(
     attempt = Attempt(step, inverse)
     timing = step.scope.saga.engine.timing
     for number in range(1, timing.undo_attempts + 1):
-        seq = journal.compensating(step, inverse, number, attempt.key, observed=observed)
-        observed = False  # it says nothing of the attempts that follow
-        cut = yield from _announced(step, seq)
+        cut = yield from _announced(attempt, number, observed=observed and number == 1)
         if cut is not None:
             return Undone.CUT, cut
         ending = yield attempt.call()
@@ -179,8 +177,10 @@ def run_inverse(
     return _given_up(step, attempt), attempt.error
 
 
-def _announced(step: Step, seq: int) -> Protocol[BaseException | None]:
+def _announced(attempt: Attempt, number: int, *, observed: bool) -> Protocol[BaseException | None]:
+    step = attempt.step
     saga = step.scope.saga
+    seq = journal.compensating(step, attempt.inverse, number, attempt.key, observed=observed)
     cut = None
     if not step.tool.reversible:
         cut = yield Durable(seq)

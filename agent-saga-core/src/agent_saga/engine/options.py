@@ -24,6 +24,8 @@ class BoundaryOptions:
 
     Attributes:
         hold: for how many seconds recovery holds the saga after a crash; None undoes it at once.
+        whole: a resumed run makes the recorded calls again, from the first on; whoever says it does
+            not looks after what it leaves out.
 
     Args:
         name: how people call it.
@@ -56,6 +58,7 @@ class BoundaryOptions:
         "resume",
         "saga_id",
         "suspendable",
+        "whole",
     )
 
     def __init__(
@@ -77,6 +80,7 @@ class BoundaryOptions:
         abandoned: str | None = None,
     ) -> None:
         _check_fork(fork_at, abandoned, resume=resume)
+        self.whole = True
         self.fork_at = fork_at
         self.abandoned = abandoned
         self.name = name

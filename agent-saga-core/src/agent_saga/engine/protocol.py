@@ -49,6 +49,7 @@ from agent_saga.engine.requests import (
     Protocol,
     Sleep,
 )
+from agent_saga.engine.within import made_effects
 from agent_saga.errors import (
     NotApplied,
     RefusedError,
@@ -258,6 +259,8 @@ def _failed(step: Step, call: Call, ending: Ending, *, harmless: bool) -> Protoc
         _note(step, ending)
         if policy is None or number > policy.max_retries or ending.running:
             break
+        if made_effects(step):
+            break
         if not may_retry(policy, error, kind, repeats_safely=repeats_safely(step)):
             break
         cut = yield from _between(step, number, kind, error, policy.delay(number))
@@ -268,7 +271,8 @@ def _failed(step: Step, call: Call, ending: Ending, *, harmless: bool) -> Protoc
         number += 1
         call = _call(step, tool.form, identity.FORWARD)
         ending = yield call
-    if tool.fallback is not None and may_fall_back(error, harmless=harmless):
+    falls_back = tool.fallback is not None and may_fall_back(error, harmless=harmless)
+    if tool.fallback is not None and falls_back and not made_effects(step):
         step.alone = harmless
         return (yield from _fallback(step, tool.fallback, error))
     return (yield from _ended(step, error, Kind.NOT_APPLIED if harmless else Kind.UNKNOWN))

@@ -15,6 +15,10 @@ Rules of this part:
 - Which object a method was called on is not recorded. A call of a method is therefore the recorded
   step only if it is also as many calls of this tool into its scope as that one was; else the two
   objects cannot be told apart: `ReplayConflict`.
+- A recorded call that had no effect and was made again is the call that followed: a blind retry is
+  the same step. Only one that was never retried runs again.
+- A run that ends well has met every recorded step whose effect stands, but for those with a key of
+  their own: else it has changed, and what it knows nothing of would be committed with it.
 - A recorded step that was committed gives its recorded result and does not run. One whose result
   could not be recorded faithfully gives `ResultNotRecorded`, never a stand-in.
 - A saga that has ended only reads: recorded results are given, and a new step is refused.
@@ -22,11 +26,13 @@ Rules of this part:
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from agent_saga.domain.lifecycle import StepState
 from agent_saga.engine.step import RECORDED
 from agent_saga.errors import ReplayConflict
 
@@ -48,9 +54,11 @@ class Replay:
         scopes: the recorded savepoints by path.
         left: the steps of ways that the run has left; no call is one of them.
         made: how many calls the recorded run made, where that is known beyond its steps.
+        whole: the run makes the recorded calls again, from the first on; else whoever opened its
+            boundary looks after that.
     """
 
-    __slots__ = ("_calls", "_free", "_unused", "scopes")
+    __slots__ = ("_calls", "_free", "_unused", "scopes", "whole")
 
     def __init__(
         self,
@@ -59,8 +67,10 @@ class Replay:
         *,
         left: Collection[str] = (),
         made: Mapping[Calls, int] = _UNKNOWN,
+        whole: bool = True,
     ) -> None:
         self.scopes = scopes
+        self.whole = whole
         self._calls: Counter[Calls] = Counter()
         self._unused: dict[Calls, list[Step]] = {place: [] for place in made}
         for step in steps:
@@ -83,10 +93,11 @@ class Replay:
         unused = self._unused.get(place)
         if not unused:
             return None
-        for step in unused:
-            if step.mac == digest and (call.owner is None or _ordinal(step) == self._calls[place]):
-                self.take(step, call)
-                return step
+        fits = [step for step in unused if step.mac == digest]
+        if call.owner is not None:
+            fits = [step for step in fits if _ordinal(step) == self._calls[place]]
+        if fits:
+            return self._first_that_counts(fits, call)
         if self._free.get(place) and not any(step.mac == digest for step in unused):
             return None
         raise ReplayConflict(
@@ -94,6 +105,20 @@ class Replay:
             fix="Resume with the same inputs, give the calls keys (tool.keyed), or suspend it and "
             "let it go another way on purpose (fork_at=…, abandoned=…).",
         )
+
+    def _first_that_counts(self, fits: list[Step], call: Invocation) -> Step:
+        """Take the first of equal recorded steps; one that was retried is the retry."""
+        retried = list(itertools.takewhile(_had_no_effect, fits))
+        step = fits[len(retried)] if len(retried) < len(fits) else fits[0]
+        for one in (*retried, step) if step is not fits[0] else (step,):
+            self.take(one, call)
+        return step
+
+    def left_out(self) -> list[Step]:
+        """Return the recorded steps whose effect stands and that no call of the run has met."""
+        if not self.whole:
+            return []
+        return [step for steps in self._unused.values() for step in steps if _stands(step)]
 
     def free_number(self, call: Invocation) -> int | None:
         """Return and use up the number of a call that was never announced; None if there is none.
@@ -118,6 +143,16 @@ class Replay:
         step.owner = call.owner
         step.named = call.named
         step.arguments, step.args, step.kwargs = call.arguments, call.args, call.kwargs
+
+
+def _had_no_effect(step: Step) -> bool:
+    return step.state is StepState.NOT_APPLIED
+
+
+def _stands(step: Step) -> bool:
+    inverse = step.compensation
+    nothing = inverse is not None and bool(inverse.nothing)
+    return step.state is StepState.COMMITTED and not (step.tool.reversible or nothing)
 
 
 def _missing(ordinals: list[int], made: int) -> list[int]:

@@ -72,6 +72,7 @@ class Step(Struct, eq=False):
         alone: no earlier attempt may have had an effect.
         fell_back: it went another way, under another key; whoever asks about it uses that one.
         replayable: its result can be given again.
+        inner: the steps that were made within its calls, where it may be called again; or None.
     """
 
     scope: Scope
@@ -119,6 +120,7 @@ class Step(Struct, eq=False):
     shown: bool = False
     requests: tuple[ApprovalRequest, ...] = ()
     waiters: list[Callable[[], None]] | None = None
+    inner: list[Step] | None = None
 
     def move(self, event: str) -> None:
         """Change the state as the lifecycle table says.

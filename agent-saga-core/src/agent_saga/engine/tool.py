@@ -62,6 +62,7 @@ class Tool:
         "inverse",
         "irreversible",
         "loop_free",
+        "may_repeat",
         "name",
         "no_answer_on",
         "not_applied_on",
@@ -115,6 +116,7 @@ class Tool:
     declares: frozenset[str] | None
     risky_inverse: bool
     asks_human: bool
+    may_repeat: bool
 
     def set_inverse(self, inverse: Deriver | None, provisional: object = None) -> None:
         """Say how the inverse is derived, and with it what can be derived before the result.
@@ -237,6 +239,7 @@ def declare(
     tool.outside = None if outside is None else one_of("outside", outside, OUTSIDE)
     labels = given.several(f"tags= of {tool.name}", tags, str)
     tool.tags = frozenset([given.name(f"A tag of {tool.name}", one) for one in labels])
+    tool.may_repeat = tool.idempotent or not (tool.retry is None and tool.fallback is None)
     tool.declares = tool.form.declares
     tool.head = _head(tool)
     declare_tool(tool.name, tool.tags)

@@ -36,6 +36,7 @@ from agent_saga.engine.endings import leaving
 from agent_saga.engine.protocol import repeated, step_protocol
 from agent_saga.engine.scope import Scope
 from agent_saga.engine.tool import Tool
+from agent_saga.engine.within import WITHIN
 from agent_saga.errors import ConfigurationError, NoBoundary
 from agent_saga.observe.correlation import STEP_ID
 from agent_saga.plugins.importing import refuse_while_importing
@@ -307,11 +308,14 @@ class Invocation(Struct, eq=False):
         saga = self.scope.saga
         step, fresh = admit(self)
         before = STEP_ID.set(step.id)
+        within = WITHIN.set(step) if self.tool.may_repeat else None
         driver = AsyncDriver(saga.engine)
         try:
             outcome = await driver.drive(step_protocol(step) if fresh else repeated(step, self))
         finally:
             reset(STEP_ID, before)
+            if within is not None:
+                reset(WITHIN, within)
         if outcome.error is not None:
             raise leaving(outcome.error, step)
         if driver.cut is not None:
@@ -332,11 +336,14 @@ class Invocation(Struct, eq=False):
         saga = self.scope.saga
         step, fresh = admit(self)
         before = STEP_ID.set(step.id)
+        within = WITHIN.set(step) if tool.may_repeat else None
         driver = SyncDriver(saga.engine)
         try:
             outcome = driver.drive(step_protocol(step) if fresh else repeated(step, self))
         finally:
             reset(STEP_ID, before)
+            if within is not None:
+                reset(WITHIN, within)
         held = driver.interrupts
         kept = held.taken() if held is not None and held.kept else None
         if kept is not None:

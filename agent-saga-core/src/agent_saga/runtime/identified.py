@@ -218,7 +218,7 @@ def _resumed(place: Place, found: Found, key: str, options: BoundaryOptions) -> 
     if found.view.state not in _GOES_ON and found.view.state is not SagaState.UNWINDING:
         _refuse_fork(found, key, options, place.wal.path)
         saga = _rebuilt(place, found, found.effective.epoch, key)
-        _let_replay(saga)
+        _let_replay(saga, options)
         saga.root.shut()
         saga.read_only = True
         return saga
@@ -238,7 +238,7 @@ def _resumed(place: Place, found: Found, key: str, options: BoundaryOptions) -> 
         _forget_hold(place, saga.id)
         _finish_undoing(saga)
         finish_leaving(saga)
-        _let_replay(saga)
+        _let_replay(saga, options)
     return saga
 
 
@@ -316,11 +316,12 @@ def _rebuilt(place: Place, found: Found, epoch: int, key: str) -> Saga:
     return saga
 
 
-def _let_replay(saga: Saga) -> None:
+def _let_replay(saga: Saga, options: BoundaryOptions) -> None:
     """Let the calls of the new run find the recorded steps, except those that were left."""
     scopes = {scope.path: scope for scope in saga.root.subtree() if scope.path}
     left, made = saga.abandoned.keys(), saga.calls_made
-    saga.replay = Replay(list(saga.steps.values()), scopes, left=left, made=made)
+    steps = list(saga.steps.values())
+    saga.replay = Replay(steps, scopes, left=left, made=made, whole=options.whole)
     for step in saga.steps.values():
         if step.keyed:
             saga.keyed[step.key] = step

@@ -5,6 +5,8 @@ Rules of this part:
 - A run without an id is a saga of its own, and if its process dies it is undone.
 - A run with an id is that saga, begun or gone on with; a crash holds it for a while, so that its
   program can go on with it.
+- A framework goes on where its own memory says; that nothing of an earlier run is left out is its
+  package's to see to, by the keys of its calls.
 - An outcome that remains unknown does not replace the framework's result: it is logged, and stands
   in the report.
 """
@@ -47,7 +49,7 @@ def boundary(
         suspendable: the run can wait, so every inverse in it must have a name.
     """
     open_scope = saga_scope if kit is None else kit.transaction
-    return open_scope(
+    scope = open_scope(
         name=name if kit is None else "",
         on_unsettled="warn",
         saga_id=saga_id,
@@ -55,6 +57,8 @@ def boundary(
         suspendable=suspendable,
         on_crash="hold" if holds else None,
     )
+    scope._options.whole = False  # noqa: SLF001 - the engine's own object, of the same project
+    return scope
 
 
 def saga_of(handle: SagaHandle) -> Saga:
