@@ -111,6 +111,7 @@ def wrap_tool(
     semantics: ActionSemantics | str | None = None,
     compensate: object = None,
     kit: AgentKit | None = None,
+    timeout: float | None = None,
     name: str | None = None,
     **options: Any,
 ) -> BaseTool[Any, Any]:
@@ -121,6 +122,7 @@ def wrap_tool(
         semantics: REVERSIBLE, COMPENSABLE or IRREVERSIBLE; `compensate=` alone means COMPENSABLE.
         compensate: a template, a dict of `handler` and `kwargs`, or a factory on the raw result.
         kit: the kit that the tool belongs to.
+        timeout: seconds for one attempt.
         name: how log, rules and reports name it; the tool's own name when not given.
         options: further options of `agent_saga.engine.tool.declare`.
 
@@ -130,7 +132,7 @@ def wrap_tool(
     """
     if is_wrapped(tool):
         raise ConfigurationError(f"{tool.name} is a tool of agent-saga already.")
-    given = {"semantics": semantics, "compensate": compensate, **options}
+    given = {"semantics": semantics, "compensate": compensate, "timeout": timeout, **options}
     given["name"] = name or tool.name
     if semantics is None and compensate is None:
         declaration = from_policy(kit, given["name"])
