@@ -32,7 +32,8 @@ from agent_saga import FileSwitchStore, KillSwitch
 from agent_saga.cli.main import main
 
 COMMAND = re.compile(
-    r"agent-saga (?:show|list|status|verify|recover|undo|queue|resume|doctor)\b[^;()\n]*"
+    r"agent-saga (?:show|list|status|verify|recover|undo|queue|resume|doctor|approvals|halt)"
+    r"\b[^;()\n]*"
 )
 FILLED = {"NAME": "ann", "WHY": "'put right by hand'", "MODULE": "string", "SAGA": SAGA}
 WHO = ("--by", "ann", "--reason", "because")
@@ -79,6 +80,10 @@ ASKED = [
     ("queue", "show", SAGA),
     ("queue", "close", SAGA, *WHO),
     ("queue", "retry", SAGA, "--by", "ann"),
+    ("doctor",),
+    ("undo", "nothing", *WHO),
+    ("queue", "show", "nothing"),
+    ("approvals", "approve", "nothing", "--approver", "ann"),
 ]
 
 
@@ -91,6 +96,8 @@ def test_what_is_named_next_works_as_it_stands(
     told = typed(*words, "--wal-path", str(log.path))
     if told.code == 4:
         assert told.commands() or "--leave-the-rest" in told.text or "resume=True" in told.text
+    for command in told.commands():
+        assert command[-2:] == ["--wal-path", str(log.path)] or "--wal-path" in command
     for command in told.commands()[:1] if words[0] == "queue" else told.commands():
         answer = typed(*command)
         assert answer.code in (0, 1), f"{command}: {answer.text}"

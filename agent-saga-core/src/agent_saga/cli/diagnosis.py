@@ -9,6 +9,7 @@ import difflib
 import stat
 from typing import TYPE_CHECKING
 
+from agent_saga.domain.commands import recover_command
 from agent_saga.recovery.hold import hold_text
 
 if TYPE_CHECKING:
@@ -149,17 +150,18 @@ def clock_finding(now: int, last: int) -> Finding:
     )
 
 
-def held_findings(held: Iterable[Hold]) -> list[Finding]:
+def held_findings(held: Iterable[Hold], log: str) -> list[Finding]:
     """Name the sagas that recovery holds for their programs.
 
     Args:
         held: how long each is held.
+        log: the log's path.
     """
     return [
         Finding(
             HINT,
             f"Saga {hold.saga} is held after a crash: {hold_text(hold)}.",
-            "Start its program again, or undo it now: agent-saga recover --undo-held",
+            f"Start its program again, or undo it now: {recover_command(log, '--undo-held')}",
         )
         for hold in held
     ]

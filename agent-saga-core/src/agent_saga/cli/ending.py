@@ -2,7 +2,8 @@
 
 Rules of this part:
 
-- Every error ends with its own text and exit code, never with a traceback. It is said on the error
+- Every error ends with its own text and exit code, never with a traceback; what it says to do next
+  names the log. It is said on the error
   stream, one line for each of its own; what does not print is written as an escape.
 - With `--json` the standard output is one JSON document all the same: `{"error": …}`, with the
   class, the code, the message, the next thing to do, and the exit code. With `--json-logs` that
@@ -24,7 +25,9 @@ import click
 
 from agent_saga.cli.exits import Exit, exit_of
 from agent_saga.cli.output import note, printable, say_json
+from agent_saga.cli.place import log_looked_at
 from agent_saga.cli.stopping import stopped_by
+from agent_saga.domain.commands import completed
 from agent_saga.errors import AgentSagaError
 
 if TYPE_CHECKING:
@@ -79,7 +82,9 @@ def _stopped(number: int | None) -> int:
 def _ending(error: BaseException, name: str) -> _Ending:
     kind = type(error).__name__
     if isinstance(error, AgentSagaError):
-        return _Ending(exit_of(error), kind, error.message, error.fix, error.code)
+        log = log_looked_at()
+        fix = completed(error.fix, log) if log else error.fix
+        return _Ending(exit_of(error), kind, error.message, fix, error.code)
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         message = "Interrupted. What was begun is in the log; the same command goes on with it."
         return _Ending(Exit.INTERRUPTED, "Interrupted", message)

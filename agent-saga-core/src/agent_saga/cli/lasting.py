@@ -16,24 +16,29 @@ import os
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from agent_saga.cli.exits import Exit
+from agent_saga.domain.commands import recover_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 __all__ = ["to_the_end"]
 
 _REPLACE: Final = ("execv", "execve")
-_TOLD: Final = (
-    b"A handler ended this process before it was done; the next pass goes on: agent-saga recover\n"
-)
+_TOLD: Final = "A handler ended this process before it was done; the next pass goes on: "
 
 
 @contextlib.contextmanager
-def to_the_end() -> Iterator[None]:
-    """Let nothing end this process with 0, or replace it, before the block has ended."""
+def to_the_end(path: Path) -> Iterator[None]:
+    """Let nothing end this process with 0, or replace it, before the block has ended.
+
+    Args:
+        path: the log that is acted on.
+    """
     before = {name: getattr(os, name) for name in ("_exit", *_REPLACE)}
     here = os.getpid()
-    os._exit = _ending(before["_exit"], here)  # type: ignore[assignment]
+    told = f"{_TOLD}{recover_command(str(path))}\n".encode()
+    os._exit = _ending(before["_exit"], here, told)  # type: ignore[assignment]
     for name in _REPLACE:
         setattr(os, name, _replacing(before[name], here))
     try:
@@ -43,11 +48,13 @@ def to_the_end() -> Iterator[None]:
             setattr(os, name, function)
 
 
-def _ending(exit_now: Callable[[int], NoReturn], here: int) -> Callable[[int], NoReturn]:
+def _ending(
+    exit_now: Callable[[int], NoReturn], here: int, told: bytes
+) -> Callable[[int], NoReturn]:
     def _exit(status: int) -> NoReturn:
         if os.getpid() == here:
             with contextlib.suppress(OSError):
-                os.write(2, _TOLD)
+                os.write(2, told)
             if not status & 0xFF:
                 status = Exit.NOT_CLEAN
         exit_now(status)

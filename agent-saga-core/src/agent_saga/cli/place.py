@@ -19,9 +19,10 @@ from agent_saga.runtime.settings import Settings
 from agent_saga.wal.directory import check_readable
 from agent_saga.wal.os_port import OsPort
 
-__all__ = ["NO_LOG", "existing_log", "is_there", "log_path", "wal_option"]
+__all__ = ["NO_LOG", "existing_log", "is_there", "log_looked_at", "log_path", "wal_option"]
 
 _FILE = "file:"
+_looked_at: list[Path] = []
 NO_LOG = "There is no log here yet."
 
 
@@ -34,9 +35,11 @@ def log_path(given: str | None) -> Path:
     Raises:
         ConfigurationError: the address is none of a log in files.
     """
+    _looked_at.clear()
     address = canonical(given or Settings.from_environ().wal)
     if address.startswith(_FILE):
-        return Path(address.removeprefix(_FILE))
+        _looked_at.append(Path(address.removeprefix(_FILE)))
+        return _looked_at[0]
     if address.startswith("memory:"):
         raise ConfigurationError(
             "A log in memory ends with its process; there is nothing to look at.",
@@ -46,6 +49,11 @@ def log_path(given: str | None) -> Path:
         f"This command reads logs in files, not {address.partition(':')[0]}.",
         fix="Name a path with --wal-path.",
     )
+
+
+def log_looked_at() -> str:
+    """Return the log that the command was asked about; empty if it did not come to that."""
+    return str(_looked_at[0]) if _looked_at else ""
 
 
 def existing_log(given: str | None) -> Path:

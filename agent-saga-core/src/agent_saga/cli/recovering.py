@@ -71,7 +71,7 @@ def opened(
     """
     if quiet:
         _say_once()
-    with to_the_end():
+    with to_the_end(path):
         import_modules(modules)
         daemon = RecoveryDaemon(path, by=by, notifiers=notifiers, leave_missing=leave_missing)
         try:

@@ -1,16 +1,26 @@
 """Commands that errors and reports tell a person to type: the whole line, for the log in question.
 
 What is told can be pasted: ids and paths are quoted as a shell wants them. What only the person
-knows stands in capitals (NAME, WHY, MODULE).
+knows stands in capitals (NAME, WHY, MODULE). A rule that knows no log ends its line with the
+command; whoever knows the log completes it (`completed`).
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
-__all__ = ["queue_command", "quoted", "recover_command", "show_command", "told_command"]
+__all__ = [
+    "completed",
+    "queue_command",
+    "quoted",
+    "recover_command",
+    "show_command",
+    "told_command",
+]
 
 _FILE: Final = "file:"
+_COMMAND: Final = re.compile(r"(?:^|: )agent-saga [a-z].*$", re.MULTILINE)
 
 
 def told_command(words: str, log: str = "") -> str:
@@ -22,6 +32,21 @@ def told_command(words: str, log: str = "") -> str:
     """
     where = f" --wal-path {quoted(log.removeprefix(_FILE))}" if log else ""
     return f"agent-saga {words}{where}"
+
+
+def completed(text: str, log: str) -> str:
+    """Return a text in which every command that ends a line names its log.
+
+    Args:
+        text: what is told.
+        log: the path or the address of the log.
+    """
+
+    def named(found: re.Match[str]) -> str:
+        where = f" --wal-path {quoted(log.removeprefix(_FILE))}"
+        return found[0] if "--wal-path" in found[0] else f"{found[0]}{where}"
+
+    return _COMMAND.sub(named, text)
 
 
 def quoted(text: str) -> str:

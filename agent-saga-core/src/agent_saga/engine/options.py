@@ -103,7 +103,7 @@ def _check_fork(fork_at: object, abandoned: object, *, resume: bool) -> None:
     if fork_at is None or not isinstance(fork_at, str) or not fork_at or not resume:
         raise ConfigurationError(
             "Going another way needs resume=True and fork_at= with the step after which it begins.",
-            fix=f"agent-saga show SAGA tells the steps; fork_at={BEGIN!r} is before the first.",
+            fix=f"fork_at={BEGIN!r} is before the first step; its steps: agent-saga show SAGA",
         )
     if abandoned not in ABANDONED:
         raise ConfigurationError(

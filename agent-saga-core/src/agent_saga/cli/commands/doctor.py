@@ -32,6 +32,7 @@ from agent_saga.cli.output import printable, say, say_json, table
 from agent_saga.cli.place import log_path
 from agent_saga.cli.reading import damage_text, handlers_needed, read_log
 from agent_saga.domain.clock import SYSTEM_CLOCK
+from agent_saga.domain.commands import completed
 from agent_saga.errors import AgentSagaError
 from agent_saga.plugins.importing import import_modules
 from agent_saga.plugins.process import process_plugins
@@ -81,7 +82,7 @@ def _contents(path: Path, registered: HandlerRegistry) -> list[Finding]:
         return [Finding(PROBLEM, error.message, error.fix)]
     needed = handlers_needed(log.sagas.values())
     missing = {name: ids for name, ids in needed.items() if name not in registered}
-    held = held_findings(holds(path, log.sagas.values()).values())
+    held = held_findings(holds(path, log.sagas.values()).values(), str(path))
     damages = [Finding(PROBLEM, line) for line in damage_text(log.damages)] if log.broken else []
     last = max((saga.last for saga in log.sagas.values()), default=0)
     told = [store_finding(path), clock_finding(SYSTEM_CLOCK.now_us(), last)]
@@ -108,7 +109,8 @@ def _print(told: dict[str, Any], settings: Settings, findings: Sequence[Finding]
     for finding in findings:
         say(f"{finding.level}: {printable(finding.text)}")
         if finding.fix:
-            say(f"  To do: {printable(finding.fix)}")
+            fix = completed(finding.fix, str(told["log"]))
+            say(*[f"  To do: {printable(line)}" for line in fix.splitlines()])
 
 
 def _plugin_rows(told: dict[str, Any]) -> list[tuple[str, str, str]]:

@@ -243,7 +243,7 @@ def decide(
     """
     if doc is None:
         raise ApprovalError(
-            "Nothing of this id was asked.", fix="agent-saga approvals list shows what is."
+            "Nothing of this id was asked.", fix="What was: agent-saga approvals list"
         )
     _check_open(doc, now)
     _check_person(doc, by, break_glass=break_glass)
@@ -259,7 +259,7 @@ def _check_open(doc: Doc, now: int) -> None:
         word = "denied" if state is State.DENIED else "approved"
         raise AlreadyDecided(
             f"{decision.get('by') or 'agent-saga'} has {word} this request already.",
-            fix="Nothing is left to decide; agent-saga approvals list shows what is.",
+            fix="Nothing is left to decide; what is: agent-saga approvals list",
         )
     if expire(doc, now=now)[1] is State.EXPIRED:
         raise ApprovalError(
@@ -331,7 +331,8 @@ def revoke(doc: Doc | None, *, by: str, note: str, now: int) -> tuple[Doc, Doc]:
         raise ApprovalError("Whoever revokes has to be named.", fix="Give --approver WHO.")
     _, state = expire(doc, now=now)
     if state not in (State.GRANTED, State.USED):
-        fix = "agent-saga approvals deny ID --approver WHO" if state is State.PENDING else ""
+        deny = f"agent-saga approvals deny {doc['id']} --approver NAME"
+        fix = f"Deny it: {deny}" if state is State.PENDING else ""
         stands = "decided yet" if state is State.PENDING else f"left: it is {state.value.lower()}"
         raise ApprovalError(f"No yes to this request can be taken back: none is {stands}.", fix=fix)
     made, _ = _decided(doc, approved=False, by=by, note=note or "taken back", now=now)

@@ -107,7 +107,7 @@ def id_of(request: object) -> str:
     if not isinstance(request, str) or len(request) > 200:
         raise ApprovalError(
             f"{given.shown(request)} is no request's id.",
-            fix="agent-saga approvals list shows their ids.",
+            fix="Their ids: agent-saga approvals list",
         )
     return escaped(request)
 

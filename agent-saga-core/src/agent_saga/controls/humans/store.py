@@ -160,7 +160,8 @@ class ApprovalStore(Standing):
         if not key.verifies(challenge_of(doc, doc["deadline"]), signature):
             raise ApprovalError(
                 f"The signature of {approver} is not good for this request.",
-                fix="Sign what agent-saga approvals challenge ID gives, with the registered key.",
+                fix="Sign its challenge with the registered key: "
+                f"agent-saga approvals challenge {doc['id']}",
             )
         return self._decide(doc["id"], True, names[0], note, signed={names[0]: signature})
 
