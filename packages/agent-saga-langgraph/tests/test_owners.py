@@ -229,13 +229,13 @@ def test_another_log_undoes_nothing_and_goes_on_with_nothing(graphs):
     shop, graph = graphs.shop, graphs.graph("seat", "ask", "room")
     other = type(shop.kit)("other", wal=str(shop.folder / "other"), settings=QUICK)
     graphs.run(graph)
-    with pytest.raises(UndoRefused, match="recorded in") as refused:
+    with pytest.raises(UndoRefused, match="another log") as refused:
         rollback_to_sync(graph, before(graph, "seat"), kit=other)
     assert "kit=" in refused.value.fix
-    with pytest.raises(ConfigurationError, match="recorded in"):
+    with pytest.raises(ConfigurationError, match="another log"):
         saga_run_sync(graph, YES, on("1"), kit=other)
     graphs.run(graph, YES)
-    with pytest.raises(ConfigurationError, match="recorded in"):
+    with pytest.raises(ConfigurationError, match="another log"):
         saga_run_sync(graph, None, before(graph, "room"), kit=other)
     shop.world.assert_stands("seat", "room")
 
@@ -254,6 +254,18 @@ def test_a_log_that_was_moved_is_the_same_log(graphs):
     saga_run_sync(graph, YES, on("1"), kit=moved)
     rollback_to_sync(graph, before(graph, "seat"), kit=moved)
     shop.world.assert_restored()
+
+
+def test_a_new_log_in_the_place_of_another_is_another_log(graphs):
+    shop, graph = graphs.shop, graphs.graph("seat", "ask")
+    graphs.run(graph)
+    shop.kit.runtime.wal.close()
+    shutil.move(shop.folder / "log", shop.folder / "gone")
+    fresh = type(shop.kit)("shop", wal=str(shop.folder / "log"), settings=QUICK)
+    with pytest.raises(ConfigurationError, match="another log"):
+        saga_run_sync(graph, YES, on("1"), kit=fresh)
+    with pytest.raises(UndoRefused, match="another log"):
+        rollback_to_sync(graph, before(graph, "seat"), kit=fresh)
 
 
 # --- another graph --------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from langgraph.types import StateSnapshot
 
+from agent_saga.domain import identity
 from agent_saga.domain.lifecycle import SagaState
 from agent_saga.errors import BranchRefused
 from agent_saga.recovery.undo_steps import stands
@@ -126,18 +127,19 @@ def sagas_of_nodes(thread: Thread, recorded: Recorded) -> list[Found]:
 
     One that was undone when its node failed does not: the graph was told.
     """
-    begun = {began.saga: began for began in begun_on(recorded.store, thread.id)}
     known = {checkpoint_of(snapshot.config) for snapshot in thread.snapshots}
-    found = []
-    for saga, began in begun.items():
-        one_found = recorded.found(saga)
-        if one_found is None or (
-            began.checkpoint not in known and not recorded.may_have_died(one_found)
-        ):
-            continue
-        if one_found.view.state not in _UNDONE or recorded.was_committed(one_found):
-            found.append(one_found)
-    return found
+    return [
+        found
+        for began, found in _found(begun_on(recorded.store, thread.id), recorded)
+        if (began.checkpoint in known or recorded.may_have_died(found))
+        and (found.view.state not in _UNDONE or recorded.was_committed(found))
+    ]
+
+
+def _found(begun: list[Began], recorded: Recorded) -> list[tuple[Began, Found]]:
+    """Return those that left records, the earliest first; the log is read once."""
+    by_id = {identity.saga_id_of(one.saga): one for one in begun}
+    return [(by_id[found.id], found) for found in recorded.all(one.saga for one in begun)]
 
 
 # --- which saga it is -----------------------------------------------------------------------------
@@ -158,14 +160,13 @@ def own_saga(node: Node, recorded: Recorded) -> tuple[str, bool]:
 
 def earlier(node: Node, recorded: Recorded) -> list[tuple[Began, Found]]:
     """Return what the same node did on its thread at other checkpoints, and what stands of it."""
-    found = []
-    for began in begun_on(recorded.store, node.thread):
-        if began.path != node.path or began.checkpoint == node.checkpoint:
-            continue
-        saga = recorded.found(began.saga)
-        if saga is not None and any(stands(saga, step) for step in saga.view.steps):
-            found.append((began, saga))
-    return found
+    begun = begun_on(recorded.store, node.thread)
+    others = [b for b in begun if b.path == node.path and b.checkpoint != node.checkpoint]
+    return [
+        (began, saga)
+        for began, saga in _found(others, recorded)
+        if any(stands(saga, step) for step in saga.view.steps)
+    ]
 
 
 def taken_over(

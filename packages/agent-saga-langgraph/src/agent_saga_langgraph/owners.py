@@ -23,7 +23,7 @@ from langgraph.prebuilt import ToolNode
 from agent_saga.domain import identity
 from agent_saga.domain.lifecycle import SagaState
 from agent_saga.errors import ClaimRefused, ConfigurationError, UndoRefused
-from agent_saga_langgraph import node_sagas, threads
+from agent_saga_langgraph import logs, node_sagas, threads
 
 if TYPE_CHECKING:
     from langgraph.types import StateSnapshot
@@ -98,8 +98,7 @@ def check_log(thread: Thread, recorded: Recorded) -> None:
     other = _other_log(matters, recorded)
     if other:
         raise ConfigurationError(
-            f"The runs of thread {thread.id!r} are recorded in {other}, and not in "
-            f"{recorded.address}.",
+            f"The runs of thread {thread.id!r} are recorded in another log, {other}.",
             fix=_OTHER_KIT,
         )
 
@@ -113,23 +112,23 @@ def check_whole(thread: Thread, recorded: Recorded) -> None:
     other = _other_log(thread.snapshots, recorded)
     if other:
         raise UndoRefused(
-            f"Runs of thread {thread.id!r} are recorded in {other}, and not in "
-            f"{recorded.address}; nothing was undone.",
+            f"Runs of thread {thread.id!r} are recorded in another log, {other}; nothing was "
+            "undone.",
             fix=_OTHER_KIT,
         )
 
 
 def _other_log(snapshots: Iterable[StateSnapshot], recorded: Recorded) -> str:
-    """Return the address of another log that checkpoints name; empty if there is none.
+    """Return where another log is that checkpoints name; empty if there is none.
 
-    A log that was moved has another address, and still tells of its sagas.
+    A log whose state store was lost has a new identity, and still tells of its sagas.
     """
-    named: dict[str, set[str]] = {}
+    own, named = logs.identity_in(logs.mark_of(recorded)), dict[str, set[str]]()
     for snapshot in snapshots:
-        address, saga = threads.log_of(snapshot), threads.saga_id_of(snapshot)
-        if saga is not None and address not in ("", recorded.address):
-            named.setdefault(address, set()).add(saga)
-    return next((a for a, sagas in named.items() if not recorded.has_had(sagas)), "")
+        mark, saga = threads.log_of(snapshot), threads.saga_id_of(snapshot)
+        if saga is not None and mark and logs.identity_in(mark) != own:
+            named.setdefault(mark, set()).add(saga)
+    return next((logs.told(m) for m, sagas in named.items() if not recorded.has_had(sagas)), "")
 
 
 # --- another graph --------------------------------------------------------------------------------

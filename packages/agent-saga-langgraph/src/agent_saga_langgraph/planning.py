@@ -22,13 +22,13 @@ from langchain_core.runnables.config import ensure_config
 from agent_saga.engine.boundary import current_scope
 from agent_saga.errors import ConfigurationError
 from agent_saga.kit.frameworks.recorded import Recorded
-from agent_saga_langgraph import owners, place, threads, travel
+from agent_saga_langgraph import logs, owners, place, threads, travel
 from agent_saga_langgraph.asking import GraphAnswers, taken
 from agent_saga_langgraph.lineage import Lineage
 from agent_saga_langgraph.plans import Asked, Plan
 from agent_saga_langgraph.threads import Thread
 
-log = logging.getLogger("agent_saga.langgraph")
+logger = logging.getLogger("agent_saga.langgraph")
 
 
 def planned(graph: Any, given: Any, config: RunnableConfig | None, asked: Asked) -> Plan:
@@ -105,7 +105,8 @@ def _on_thread(thread: Thread, graph: str, given: Any, asked: Asked, inside: str
     if inside:
         owners.check_free(thread, recorded, resuming=resuming)
         travel.check_begin(thread, lineage, recorded, graph, on_branch=asked.on_branch)
-        return Plan(asked, given, thread=thread.id, nested=True, inside=inside)
+        log = logs.mark_of(recorded)
+        return Plan(asked, given, thread=thread.id, nested=True, inside=inside, log=log)
     saga = asked.key or _saga_on(thread, graph, recorded, resuming=resuming)
     left = travel.check_begin(
         thread, lineage, recorded, graph, on_branch=asked.on_branch, named=asked.key
@@ -120,12 +121,13 @@ def _on_thread(thread: Thread, graph: str, given: Any, asked: Asked, inside: str
         answers=answers,
         left=left,
         graph=graph,
+        log=logs.mark_of(recorded),
     )
 
 
 @functools.cache
 def _say_exit() -> None:
-    log.warning(
+    logger.warning(
         "durability='exit' stores nothing before a run ends: after a crash the graph begins anew, "
         "and a model may then take another way, so that all is undone. durability='sync' keeps "
         "each checkpoint before the next effect. (Said once.)"

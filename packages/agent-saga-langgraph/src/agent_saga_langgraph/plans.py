@@ -85,6 +85,7 @@ class Plan:
         nested: it runs inside another boundary.
         inside: the id of the saga of that boundary, if the run has a thread of its own.
         graph: what tells the graph from others; recorded with the saga.
+        log: what tells the log from others; noted in the run's checkpoints.
     """
 
     def __init__(
@@ -100,9 +101,10 @@ class Plan:
         nested: bool = False,
         inside: str = "",
         graph: str = "",
+        log: str = "",
     ) -> None:
         self._kit = asked.kit
-        self._log = asked.runtime.wal.address if thread else ""
+        self._log = log
         self._inside = inside
         self._graph = graph
         self.given = given

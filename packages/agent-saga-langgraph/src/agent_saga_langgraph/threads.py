@@ -36,7 +36,7 @@ INSIDE: Final = "agent_saga_inside"
 """The same for the saga of a boundary round the run, by the log's own id of it."""
 
 LOG: Final = "agent_saga_log"
-"""The key under which the address of the log stands."""
+"""The key under which stands what tells the log from others; see `logs`."""
 
 LABEL: Final = "langgraph"
 """The label of a saga under which its thread and graph stand."""
@@ -184,7 +184,7 @@ def inside_of(snapshot: StateSnapshot | None) -> str | None:
 
 
 def log_of(snapshot: StateSnapshot) -> str:
-    """Return the address of the log of the run that made a checkpoint, or an empty string."""
+    """Return what tells the log of the run that made a checkpoint, or an empty string."""
     return _noted(snapshot, LOG) or ""
 
 
