@@ -6,20 +6,33 @@ finds in its own folder.
 
 from __future__ import annotations
 
+import json
 import sys
+import warnings
 from pathlib import Path
 
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
 from llama_index.core.tools import FunctionTool
-from llama_index.core.workflow import Context, StartEvent, StopEvent, Workflow, step
+from llama_index.core.workflow import (
+    Context,
+    HumanResponseEvent,
+    InputRequiredEvent,
+    StartEvent,
+    StopEvent,
+    Workflow,
+    step,
+)
 
 sys.path.insert(0, str(Path(__file__).parent))
 from scripted import Scripted, call
 
 from agent_saga import RetryPolicy
-from agent_saga.controls.waiting import WaitingApprovals
 from agent_saga_llamaindex import (
+    EventApprovals,
+    Waiting,
+    approve,
     compensable,
+    deny,
     irreversible,
     read_only,
     saga_agent,
@@ -53,6 +66,17 @@ def declaration(tool, options):
     return irreversible(**more) if tool.semantics == "IRREVERSIBLE" else read_only(**more)
 
 
+def asks():
+    async def ask(ctx: Context, question: str) -> str:
+        """Ask a human."""
+        asked = InputRequiredEvent(prefix=question)
+        told = await ctx.wait_for_event(HumanResponseEvent, waiter_event=asked, waiter_id=question)
+        return told.response
+
+    ask.__annotations__["ctx"] = Context
+    return ask
+
+
 class FunctionAgentDriver(AgentDriver):
     """`saga_agent` round a `FunctionAgent`."""
 
@@ -83,19 +107,48 @@ class FunctionAgentDriver(AgentDriver):
         return given
 
     async def run(self, agent):
+        if agent.options.resumable:
+            return await self.given(agent, "go on", Context(agent.agent))
         return Ended(str(await saga_run(agent.agent, "go on", **self.how(agent))))
 
     def run_sync(self, agent):
         return Ended(str(saga_run_sync(agent.agent, "go on", **self.how(agent))))
 
+    async def given(self, recipe, given, context):
+        """Run with a context, and keep it wherever the run is, as a program does that may die."""
+        events = saga_stream(recipe.agent, given, ctx=context, **self.how(recipe))
+        async for _ in events:
+            self.keep(context)
+        if isinstance(events.result, Waiting):
+            self.place.write_text(json.dumps(events.result.context), "utf-8")
+            return Ended("", waits=True)
+        return Ended(str(events.result))
+
+    @property
+    def place(self):
+        return self.folder / "context.json"
+
+    def keep(self, context):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            kept = context.to_dict()
+        if kept["is_running"]:
+            self.place.with_suffix(".new").write_text(json.dumps(kept), "utf-8")
+            self.place.with_suffix(".new").replace(self.place)
+
     async def resume(self, agent, answer):
-        return await self.run(agent)
+        given = None if answer is None else HumanResponseEvent(response=answer)
+        return await self.given(agent, given, self.kept(agent))
+
+    def kept(self, recipe):
+        return Context.from_dict(recipe.agent, json.loads(self.place.read_text("utf-8")))
 
     def approvals(self):
-        return WaitingApprovals()
+        return EventApprovals()
 
     async def decide(self, agent, *, approved):
-        raise NotImplementedError
+        say = approve if approved else deny
+        return await self.given(agent, say(by="ann"), self.kept(agent))
 
     async def stream(self, agent):
         events = saga_stream(agent.agent, "go on", **self.how(agent))
@@ -106,11 +159,7 @@ class FunctionAgentDriver(AgentDriver):
             await events.aclose()
 
     def asks(self):
-        def ask(question: str) -> str:
-            """Ask a human."""
-            return "yes"
-
-        return ask
+        return asks()
 
     def nested(self, agent):
         async def delegate(item: str) -> str:

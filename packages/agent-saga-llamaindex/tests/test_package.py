@@ -9,4 +9,9 @@ class TestShape(PackageShape):
     package = "agent_saga_llamaindex"
     loads = ("llama_index", "workflows", "llama_index_instrumentation")
     refused = ("0.14.21", "0.15.0")
-    names = frozenset({"saga_tool", "SagaStream"})
+    names = frozenset(
+        {
+            *("saga_tool", "SagaStream", "EventApprovals", "ApprovalRequired", "ApprovalGiven"),
+            *("Waiting", "approve", "deny"),
+        }
+    )

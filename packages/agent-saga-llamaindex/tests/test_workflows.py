@@ -29,7 +29,6 @@ from agent_saga_llamaindex import (
     saga_stream_sync,
     saga_tool,
 )
-from agent_saga_testing.waiting import until
 
 AGAIN = retry_policy(wait=wait_fixed(0), stop=stop_after_attempt(3))
 
@@ -302,33 +301,6 @@ class TestAnAgent:
 
         assert asyncio.run(case())[0] == ["done", "yes"]
         shop.world.assert_stands("seat", "seat")
-
-    def test_is_not_gone_on_with_from_the_middle_of_a_run(self, shop):
-        released = asyncio.Event()
-
-        @saga_tool(compensate=shop.undo, kit=shop.kit)
-        async def book(item: str) -> dict:
-            """Book an item."""
-            done = shop.world.do(item)
-            await released.wait()
-            return done
-
-        agent = saga_agent(
-            shop.agent([call("book", "c1", item="seat")], "done", tools=[book]), shop.kit
-        )
-
-        async def case():
-            context = Context(agent)
-            task = asyncio.ensure_future(saga_run(agent, "go on", ctx=context))
-            await asyncio.to_thread(until, shop.world.applications)
-            kept = context.to_dict()
-            released.set()
-            await task
-            await saga_run(agent, ctx=Context.from_dict(agent, kept))
-
-        with pytest.raises(ConfigurationError, match="while a run was going on"):
-            asyncio.run(case())
-        shop.world.assert_applied_once("seat")
 
     def test_streams_without_an_event_loop_and_gives_its_result(self, shop):
         script = [[call("book", "c1", item="seat")], "done"]

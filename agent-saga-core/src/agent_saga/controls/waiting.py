@@ -45,8 +45,8 @@ _answers: contextvars.ContextVar[Answers | None] = contextvars.ContextVar(
 
 
 @contextlib.contextmanager
-def answering(answers: Answers) -> Iterator[None]:
-    """Let a run wait for answers, and give it those that it has."""
+def answering(answers: Answers | None) -> Iterator[None]:
+    """Let a run wait for answers, and give it those that it has; None where it cannot wait."""
     token = _answers.set(answers)
     try:
         yield

@@ -17,6 +17,12 @@ if TYPE_CHECKING:  # what is loaded late, for type checkers
     from agent_saga.kit.frameworks.declarations import read_only as read_only
     from agent_saga.kit.scopes import last_report as last_report
     from agent_saga_llamaindex.agent import saga_agent as saga_agent
+    from agent_saga_llamaindex.asking import ApprovalGiven as ApprovalGiven
+    from agent_saga_llamaindex.asking import ApprovalRequired as ApprovalRequired
+    from agent_saga_llamaindex.asking import EventApprovals as EventApprovals
+    from agent_saga_llamaindex.asking import Waiting as Waiting
+    from agent_saga_llamaindex.asking import approve as approve
+    from agent_saga_llamaindex.asking import deny as deny
     from agent_saga_llamaindex.running import saga_run as saga_run
     from agent_saga_llamaindex.running import saga_run_sync as saga_run_sync
     from agent_saga_llamaindex.streams import SagaStream as SagaStream
@@ -28,8 +34,14 @@ if TYPE_CHECKING:  # what is loaded late, for type checkers
     from agent_saga_llamaindex.tools import wrap_tools as wrap_tools
 
 _HOME = {
+    "ApprovalGiven": ".asking",
+    "ApprovalRequired": ".asking",
+    "EventApprovals": ".asking",
     "SagaStream": ".streams",
+    "Waiting": ".asking",
+    "approve": ".asking",
     "compensable": "agent_saga.kit.frameworks.declarations",
+    "deny": ".asking",
     "irreversible": "agent_saga.kit.frameworks.declarations",
     "last_report": "agent_saga.kit.scopes",
     "read_only": "agent_saga.kit.frameworks.declarations",

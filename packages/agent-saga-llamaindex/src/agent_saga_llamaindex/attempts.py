@@ -2,13 +2,15 @@
 
 Rules of this part, in this order:
 
-1. A model's call with the same key is the same step.
-2. A call that equals one without a known outcome is that one: a blind retry, by whomever.
-3. When a workflow runs a step again, an equal call that an earlier attempt of it made and that
-   stands is that one, in order.
-4. In a saga that is gone on with: so is an equal call that was recorded and stands, whatever its
-   id. What an earlier process did and the run neither knows nor repeats is not passed over: the run
-   fails, and everything is undone.
+1. A call at the same place is the same step: the step of the workflow is run again, in this process
+   or in another one. A read that was answered is made again.
+2. So is a model's call with the same id in the same turn.
+3. A call that equals one without a known outcome is that one: a blind retry, by whomever.
+4. In a step that is run again: so is an equal call that was made inside it before and stands, in
+   order, whatever led to it. An agent that runs inside the step may take another way to it.
+5. In a saga that is gone on with: so is an equal call that was recorded and stands, and that the
+   context does not know of, whatever its id. What an earlier process did and the run neither knows
+   nor repeats is not passed over: the run fails, and everything is undone.
 """
 
 from __future__ import annotations
@@ -16,13 +18,15 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 from agent_saga.domain import identity
 from agent_saga.domain.lifecycle import StepState
 from agent_saga.errors import ReplayConflict
 from agent_saga_llamaindex import calls
+from agent_saga_llamaindex.calls import Path
 
 if TYPE_CHECKING:
     from agent_saga.engine.saga import Saga
@@ -33,18 +37,98 @@ _OPEN = (StepState.UNKNOWN, StepState.INTENT)
 _STANDS = (*_OPEN, StepState.COMMITTED, StepState.KEPT)
 
 
+class Mark(NamedTuple):
+    """What a step's key tells of the call.
+
+    Attributes:
+        name: what a model's call is known by in its run; empty for another call.
+        place: the steps that it was made inside of, each with its piece of work.
+        number: how many equal calls were made there before.
+        mac: the arguments' fingerprint, as text.
+        lines: those of the events that the steps handled, each with the length of its place.
+        again: how often a read was made again.
+    """
+
+    name: Path
+    place: Path
+    number: int
+    mac: str
+    lines: tuple[tuple[int, str], ...] = ()
+    again: int = 0
+
+    def text(self) -> str:
+        """Return the key."""
+        return json.dumps(list(self))
+
+
+def read(key: str) -> Mark | None:
+    """Return what a key tells; None for a key of another kind."""
+    try:
+        name, place, number, mac, lines, again = json.loads(key)
+        pairs = tuple((int(length), str(line)) for length, line in lines)
+        return Mark(tuple(name), tuple(place), number, mac, pairs, again)
+    except (ValueError, TypeError):
+        return None
+
+
 class Attempts:
     """Which steps of a saga may return; it keeps no step and no saga alive.
 
     Args:
         saga: the engine's saga.
+        known: says of a recorded step's id and place whether the run knows of it already.
     """
 
-    def __init__(self, saga: Saga) -> None:
+    def __init__(
+        self, saga: Saga, known: Callable[[str, Path], bool] = lambda _id, _place: False
+    ) -> None:
         self._lock = threading.Lock()
-        recorded = [s for s in saga.keyed.values() if s.state in _STANDS and not s.tool.reversible]
-        self._left = {step.id for step in recorded}
-        self._numbers: Counter[tuple[str, bytes]] = Counter()
+        self._runs: Counter[Path] = Counter()
+        self._places: dict[tuple[str, Path, str, int], str] = {}
+        self._names: dict[tuple[str, Path, str], str] = {}
+        self._handled: dict[tuple[Path, str], Path] = {}
+        self._order: list[tuple[str, str, Path]] = []
+        self._keys: set[tuple[str, str]] = set()
+        self._left: set[str] = set()
+        for step in tuple(saga.keyed.values()):
+            mark = read(step.key[-1])
+            if mark is None:
+                continue
+            old = known(step.id, mark.place)
+            self._note(step.tool.name, mark, named=not old)
+            for length, line in mark.lines:
+                self._handled.setdefault((mark.place[: length - 1], line), mark.place[:length])
+            if not old and step.state in _STANDS and not step.tool.reversible:
+                self._left.add(step.id)
+
+    def expect(self, tool: str, key: str | None) -> None:
+        """Note a call that did not begin, and is made again when its question was answered."""
+        mark = None if key is None else read(key)
+        if mark is not None and (tool, key) not in self._keys:
+            self._note(tool, mark, named=True)
+
+    @property
+    def count(self) -> int:
+        """How many calls there were so far."""
+        return len(self._order)
+
+    def run(self, place: Path) -> int:
+        """Return which run begins now at a place."""
+        with self._lock:
+            self._runs[place] += 1
+            return self._runs[place]
+
+    def place(self, place: Path, line: str) -> Path:
+        """Return where an event is handled: where it was handled first, if it is made again.
+
+        Args:
+            place: where it is handled now.
+            line: the event's; empty if it has none.
+        """
+        if not line:
+            return place
+        with self._lock:
+            return self._handled.setdefault((place[:-1], line), place)
 
     def key(self, saga: Saga, tool: Tool, run: calls.Run, mac: bytes) -> str:
         """Return the key of a call that is made here.
@@ -55,41 +139,64 @@ class Attempts:
             run: the run that it is made in.
             mac: the arguments' fingerprint.
         """
-        call, execution = calls.calling.get(), calls.executing.get()
-        named = calls.key_of(call, run, mac) if call is not None and call.id else None
+        execution = calls.executing.get() or run.root
         with self._lock:
-            step = None if named is None else saga.keyed.get(_full(tool, named))
-            if step is None:
+            name = calls.name_of(calls.calling.get(), run)
+            number = execution.number(tool.name, mac)
+            lines = tuple(execution.lines())
+            mark = Mark(name, execution.place, number, mac.hex(), lines)
+            key = self._same(saga, tool, mark)
+            if key is None:
                 step = self._earlier(saga, tool, mac, execution)
+                key = None if step is None else step.key[-1]
+            if key is None:
+                key = self._fresh(tool, mark)
+            step = saga.keyed.get(_full(tool, key))
             if step is not None:
-                key = step.key[-1]
                 self._left.discard(step.id)
-            else:
-                key = named or self._fresh(saga, tool, mac)
-            _note(execution, (tool.name, key))
+            for each in execution.chain():
+                each.met.add((tool.name, key))
             return key
 
-    def _fresh(self, saga: Saga, tool: Tool, mac: bytes) -> str:
-        while True:
-            self._numbers[tool.name, mac] += 1
-            key = json.dumps(["", self._numbers[tool.name, mac], mac.hex()])
-            if _full(tool, key) not in saga.keyed:
+    def _same(self, saga: Saga, tool: Tool, mark: Mark) -> str | None:
+        """Return the key of a call at the same place, or of the same id and turn."""
+        at = self._places.get(_at(tool.name, mark)) if mark.place else None
+        named = self._names.get((tool.name, mark.name, mark.mac)) if mark.name else None
+        for key in (at, named):
+            step = None if key is None else saga.keyed.get(_full(tool, key))
+            answered = step is not None and step.state is StepState.COMMITTED
+            if key is not None and (key == named or not (answered and tool.reversible)):
                 return key
+        return None
+
+    def _fresh(self, tool: Tool, mark: Mark) -> str:
+        while (tool.name, mark.text()) in self._keys:
+            mark = mark._replace(again=mark.again + 1)
+        self._note(tool.name, mark, named=True)
+        return mark.text()
+
+    def _note(self, tool: str, mark: Mark, *, named: bool) -> None:
+        key = mark.text()
+        self._places[_at(tool, mark)] = key
+        self._order.append((tool, key, mark.place))
+        self._keys.add((tool, key))
+        if named and mark.name:
+            self._names[tool, mark.name, mark.mac] = key
 
     def _earlier(
-        self, saga: Saga, tool: Tool, mac: bytes, execution: calls.Execution | None
+        self, saga: Saga, tool: Tool, mac: bytes, execution: calls.Execution
     ) -> Step | None:
         equal = [s for s in tuple(saga.keyed.values()) if s.tool.name == tool.name and s.mac == mac]
         unsettled = [s for s in equal if _unsettled(s)]
         if unsettled:
             return unsettled[0]
-        standing = [s for s in equal if s.state in _STANDS and not s.tool.reversible]
-        named = {(tool.name, step.key[-1]): step for step in standing}
-        for each in execution.chain() if execution is not None else ():
-            again = next((name for name in each.left if name in named), None)
-            if again is not None:
-                return named[again]
-        return next((s for s in equal if s.id in self._left and s.state in _STANDS), None)
+        standing = {s.key[-1]: s for s in equal if s.state in _STANDS and not s.tool.reversible}
+        for each in execution.chain() if standing else ():
+            for name, key, place in self._order[: each.before] if each.place else ():
+                inside = place[: len(each.place)] == each.place and name == tool.name
+                if inside and key in standing and (name, key) not in each.met:
+                    return standing[key]
+        return next((s for s in standing.values() if s.id in self._left), None)
 
     def check_repeated(self, saga: Saga) -> None:
         """Refuse to go on as if what a lost attempt did had not happened.
@@ -110,12 +217,13 @@ class Attempts:
             )
 
 
-def _note(execution: calls.Execution | None, name: tuple[str, str]) -> None:
-    for each in execution.chain() if execution is not None else ():
-        if name in each.left:
-            each.left.remove(name)
-        if name not in each.made:
-            each.made.append(name)
+def standing(saga: Saga) -> list[str]:
+    """Return the ids of the steps of a saga that stand, and that its calls named."""
+    return [step.id for step in tuple(saga.keyed.values()) if step.state in _STANDS]
+
+
+def _at(tool: str, mark: Mark) -> tuple[str, Path, str, int]:
+    return tool, mark.place, mark.mac, mark.number
 
 
 def _full(tool: Tool, key: str) -> tuple[str, ...]:
@@ -131,10 +239,15 @@ _attempts: WeakKeyDictionary[Saga, Attempts] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
-def attempts_of(saga: Saga, *, anew: bool = False) -> Attempts:
-    """Return which steps of a saga may return; begun anew where a run goes on with it."""
+def attempts_of(saga: Saga, known: Callable[[str, Path], bool] | None = None) -> Attempts:
+    """Return which steps of a saga may return; begun anew where a run goes on with it.
+
+    Args:
+        saga: the engine's saga.
+        known: begins anew; see `Attempts`.
+    """
     with _lock:
         found = _attempts.get(saga)
-        if found is None or anew:
-            found = _attempts[saga] = Attempts(saga)
+        if found is None or known is not None:
+            found = _attempts[saga] = Attempts(saga) if known is None else Attempts(saga, known)
         return found

@@ -4,10 +4,11 @@ Rules of this part:
 
 - A model's call is known by the calls that lead to it (a run inside a tool is inside its call), its
   id, and the turn: call ids alone are not unique, so how often the id was used in earlier turns is
-  a part of the key.
-- A workflow runs a step again from its first line when it failed and has a retry policy. The
-  execution of a step is one thing through all of its attempts; what runs inside it, in workflows
-  that the step runs, too, is made inside that execution.
+  a part of it.
+- A workflow runs a step again from its first line: after a failure, if it has a retry policy; when
+  an event comes that it waited for; when its context is restored. The framework gives a step the
+  same piece of work then. So the place of a call is the steps that it is made inside of, each with
+  its piece of work; the same place is the same place in any process.
 - Tools that run in threads see the same objects.
 """
 
@@ -15,11 +16,15 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import json
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agent_saga_llamaindex.lineage import Lineage
+
+if TYPE_CHECKING:
+    from agent_saga_llamaindex.asking import RunAnswers
 
 Path = tuple[str, ...]
 
@@ -27,19 +32,12 @@ Path = tuple[str, ...]
 class Counts:
     """How often models were asked and ids were used, in a run and the runs inside it."""
 
-    __slots__ = ("_lock", "_runs", "_seen", "_turns")
+    __slots__ = ("_lock", "_seen", "_turns")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._runs: Counter[Path] = Counter()
         self._turns: Counter[Path] = Counter()
         self._seen: dict[tuple[Path, str], list[int]] = {}
-
-    def run(self, path: Path) -> int:
-        """Return which run inside a call begins now."""
-        with self._lock:
-            self._runs[path] += 1
-            return self._runs[path]
 
     def turn(self, path: Path) -> None:
         """Note that a model is asked again."""
@@ -56,77 +54,61 @@ class Counts:
             return turns.index(now)
 
 
-class Run:
-    """One run that is a boundary, as its tools see it.
-
-    Args:
-        on_tool_failure: "continue", "rollback" or "ask".
-        outer: the run that it is inside of, or None.
-
-    Attributes:
-        path: the ids of the calls that it is inside of, the outermost first.
-        counts: what it shares with the runs round it.
-        stop: why nothing of the run may begin any more; None while nothing stops it.
-        before_turn: what is awaited before a model is asked; None for nothing.
-        handlers: the framework's, of the run and of the runs inside it that are no boundaries.
-    """
-
-    __slots__ = ("before_turn", "counts", "handlers", "on_tool_failure", "path", "stop")
-
-    def __init__(self, on_tool_failure: str = "continue", outer: Run | None = None) -> None:
-        self.on_tool_failure = on_tool_failure
-        self.counts: Counts = Counts() if outer is None else outer.counts
-        self.stop: Exception | None = None
-        self.before_turn: Callable[[], Awaitable[None]] | None = None
-        self.handlers: list[Any] = []
-        call = calling.get()
-        around = call.inside if call is not None else ()
-        self.path = around if outer is None else (*around, f"run {self.counts.run(around)}")
-
-
 class Execution:
-    """One execution of a workflow's step, through all of its attempts.
+    """One execution of a workflow's step, or one run of a workflow that code begins.
 
     Args:
-        name: the step's.
-        events: what it was called with.
+        place: the steps that lead to it, each with its piece of work; itself the last.
         outer: the execution that it is inside of, or None.
+        line: that of the event that it handles; empty if it has none.
+        before: how many calls the saga knew when it began.
+        worker: the framework's object of this execution, or None.
 
     Attributes:
-        failed: its last attempt ended with an error, so it may come again.
-        made: tool and key of the steps that its attempts made, in order.
-        left: those of them that the present attempt has not come to again.
+        met: the keys of earlier calls that it has come to again.
+        pending: the questions of the gate that its calls wait for, by request id.
     """
 
-    __slots__ = ("_inner", "events", "failed", "left", "made", "name", "outer")
+    __slots__ = (
+        *("_lock", "_numbers", "_runs", "before", "line", "met", "outer", "pending", "place"),
+        "worker",
+    )
 
     def __init__(
-        self, name: str = "", events: tuple[Any, ...] = (), outer: Execution | None = None
+        self,
+        place: Path = (),
+        outer: Execution | None = None,
+        *,
+        line: str = "",
+        before: int = 0,
+        worker: object = None,
     ) -> None:
-        self.name = name
-        self.events = events
+        self.place = place
+        self.line = line
         self.outer = outer
-        self.failed = False
-        self.made: list[tuple[str, str]] = []
-        self.left: list[tuple[str, str]] = []
-        self._inner: list[Execution] = []
+        self.before = before
+        self.worker = worker
+        self.met: set[tuple[str, str]] = set()
+        self.pending: dict[str, Mapping[str, Any]] = {}
+        self._lock = threading.Lock()
+        self._numbers: Counter[tuple[str, bytes]] = Counter()
+        self._runs = 0
 
-    def inside(self, name: str, events: tuple[Any, ...]) -> Execution:
-        """Return the execution of a step inside this one: one that failed before, or a new one."""
-        for one in self._inner:
-            if one.failed and one.name == name and _same(one.events, events):
-                one.failed = False
-                one.left = list(one.made)
-                return one
-        made = Execution(name, events, self)
-        self._inner.append(made)
-        return made
+    def run_inside(self) -> Execution:
+        """Return a run of a workflow that begins inside this execution."""
+        with self._lock:
+            self._runs += 1
+            return Execution((*self.place, f"run {self._runs}"), self, before=self.before)
 
-    def end(self, *, failed: bool) -> None:
-        """Note how an attempt of it ended."""
-        self.failed = failed
-        if not failed and self.outer is not None:
-            self.outer._inner.remove(self)  # noqa: SLF001 - of the same class
+    def number(self, tool: str, mac: bytes) -> int:
+        """Return how many equal calls it has made before."""
+        with self._lock:
+            self._numbers[tool, mac] += 1
+            return self._numbers[tool, mac] - 1
+
+    def lines(self) -> list[tuple[int, str]]:
+        """Return the lines that lead here, each with the length of its place."""
+        return [(len(each.place), each.line) for each in self.chain() if each.line]
 
     def chain(self) -> Iterator[Execution]:
         """Give it and the executions that it is inside of, the innermost first."""
@@ -136,16 +118,46 @@ class Execution:
             found = found.outer
 
 
-def _same(some: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
-    """Say whether a step was called with the same events, or with copies of them."""
-    if len(some) != len(others):
-        return False
-    if all(one is other for one, other in zip(some, others, strict=True)):
-        return True
-    try:
-        return bool(some == others)
-    except Exception:
-        return False
+class Run:
+    """One run that is a boundary, as its tools see it.
+
+    Args:
+        on_tool_failure: "continue", "rollback" or "ask".
+        root: the place of what it runs.
+        outer: the run that it is inside of, or None.
+
+    Attributes:
+        counts: what it shares with the runs round it.
+        stop: why nothing of the run may begin any more; None while nothing stops it.
+        before_turn: what is awaited before a model is asked; None for nothing.
+        handlers: the framework's, of the run and of the runs inside it that are no boundaries.
+        answers: what humans said; None where the run cannot wait for anybody.
+        failures: the questions whether it goes on after a tool failed, by request id.
+        keep: what is told of each turn's context; None for nothing.
+        lineage: where its events come from.
+    """
+
+    __slots__ = (
+        *("answers", "before_turn", "counts", "failures", "handlers", "keep"),
+        *("lineage", "on_tool_failure", "root", "stop"),
+    )
+
+    def __init__(
+        self,
+        on_tool_failure: str = "continue",
+        root: Execution | None = None,
+        outer: Run | None = None,
+    ) -> None:
+        self.on_tool_failure = on_tool_failure
+        self.root = root or Execution()
+        self.counts: Counts = Counts() if outer is None else outer.counts
+        self.stop: Exception | None = None
+        self.before_turn: Callable[[], Awaitable[None]] | None = None
+        self.handlers: list[Any] = []
+        self.answers: RunAnswers | None = None
+        self.failures: dict[str, Mapping[str, Any]] = {}
+        self.keep: Callable[[Any], Awaitable[None]] | None = None
+        self.lineage = Lineage()
 
 
 class Call(NamedTuple):
@@ -182,19 +194,26 @@ executing: contextvars.ContextVar[Execution | None] = contextvars.ContextVar(
 
 
 @contextlib.contextmanager
-def entered(run: Run, around: Execution) -> Iterator[None]:
+def entered(run: Run) -> Iterator[None]:
     """Let the code inside be a run; its model's calls are not those of the one round it."""
-    state, call = running.set(run), calling.set(Call("", run.path))
-    execution = executing.set(around)
+    call = calling.get()
+    path = call.inside if call is not None else ()
+    outermost = running.get() is None
+    tokens = (
+        running.set(run),
+        calling.set(Call("", path if outermost else (*path, *run.root.place[-1:]))),
+        executing.set(run.root),
+    )
     try:
         yield
     finally:
-        executing.reset(execution)
-        calling.reset(call)
-        running.reset(state)
+        executing.reset(tokens[2])
+        calling.reset(tokens[1])
+        running.reset(tokens[0])
 
 
-def key_of(call: Call, run: Run, mac: bytes) -> str:
-    """Return the step key of a model's call."""
-    number = run.counts.number(call.path, call.id)
-    return json.dumps([*call.path, call.id, number, mac.hex()])
+def name_of(call: Call | None, run: Run) -> tuple[str, ...]:
+    """Return what a model's call is known by in its run; empty for another call."""
+    if call is None or not call.id:
+        return ()
+    return (*call.path, call.id, str(run.counts.number(call.path, call.id)))

@@ -13,6 +13,8 @@ Rules of this part:
 - Arguments that do not fit were no call: the function did not run.
 - A tool that waits for an event has not failed; it runs again from its first line. What it did
   before has an unknown outcome, and it is not run again, unless it is declared to ask first.
+- A call that the gate asks a human about did not begin: its step of the workflow waits for the
+  answer. Where the run cannot wait, the call is refused.
 - A tool that is cancelled from inside itself has failed. Without that LlamaIndex would wait for its
   result for ever.
 """
@@ -52,7 +54,7 @@ from agent_saga.plugins.callables import is_async_callable
 from agent_saga.wal.encoding import mac
 from agent_saga_llamaindex import seams
 from agent_saga_llamaindex.attempts import attempts_of
-from agent_saga_llamaindex.calls import Call, Run, calling, running
+from agent_saga_llamaindex.calls import Call, Run, calling, executing, running
 
 KEY: Final = "idempotency_key"
 _FAULTS: Final = (
@@ -63,6 +65,17 @@ _FAULTS: Final = (
 
 class ToolCancelled(Exception):
     """Something in a tool was cancelled, and not the run."""
+
+
+class Paused(seams.WaitingForEvent[Any]):
+    """A human was asked: the step of the workflow that the call is made in waits for the answer.
+
+    Args:
+        pending: what was asked.
+    """
+
+    def __init__(self, pending: ApprovalPending) -> None:
+        Exception.__init__(self, str(pending))
 
 
 class RefusedCall(Exception):
@@ -143,8 +156,10 @@ class Effect:
         scope, state = current_scope.get(), running.get()
         if scope is None:
             return self.tool.invoke(None, args, kwargs, form="sync")
+        key = None
         try:
             call = self.invocation(scope, state, args, kwargs)
+            key = call.key
             with _inside():
                 return call.run()
         except Exception as error:
@@ -152,7 +167,7 @@ class Effect:
             answer = None
             if question is not None:
                 answer = SyncDriver(scope.saga.engine).drive(question)
-            told = self._told(state, error, answer)
+            told = self._told(state, error, answer, key)
             if told is error:
                 raise
             raise told from error
@@ -162,8 +177,10 @@ class Effect:
         scope, state = current_scope.get(), running.get()
         if scope is None:
             return await self.tool.invoke(None, args, kwargs, form="async")
+        key = None
         try:
             call = self.invocation(scope, state, args, kwargs)
+            key = call.key
             with _inside():
                 return await call.start()
         except (Exception, asyncio.CancelledError) as error:
@@ -174,7 +191,7 @@ class Effect:
             answer = None
             if question is not None:
                 answer = await AsyncDriver(scope.saga.engine).drive(question)
-            told = self._told(state, failure, answer)
+            told = self._told(state, failure, answer, key)
             if told is error:
                 raise
             raise told from error
@@ -204,28 +221,58 @@ class Effect:
         key = attempts_of(saga).key(saga, tool, state, mac(saga.salt, arguments))
         return Invocation(scope, tool, arguments, args, given, key)
 
-    def _told(self, state: Run | None, error: Exception, answer: BaseException | None) -> Exception:
+    def _told(
+        self, state: Run | None, error: Exception, answer: BaseException | None, key: str | None
+    ) -> Exception:
         """Note in the run what ends it; return what a failed call raises.
 
         Args:
             state: the run; None where a boundary of another kind is round the call.
             error: how it failed.
             answer: what keeps the run from going on after a failure, if a human was asked.
+            key: the step's.
         """
         if state is None or state.stop is error or isinstance(error, seams.WaitingForEvent):
             return error
         if isinstance(error, _FAULTS):
             state.stop = state.stop or error
         elif isinstance(error, ApprovalPending):
-            state.stop = state.stop or _nobody_waits(error)
+            return _paused(state, error, self.tool.tool.name, key)
         elif isinstance(error, RefusedError):
             call = calling.get()
             return RefusedCall(self.tool.tool.name, error) if call and call.id else error
         elif isinstance(answer, ApprovalPending):
-            state.stop = state.stop or _nobody_waits(answer)
+            return self._asked_whether(state, error, answer, key)
         elif answer is not None or state.on_tool_failure == "rollback":
             state.stop = state.stop or error
         return error
+
+    def _asked_whether(
+        self, state: Run, error: Exception, pending: ApprovalPending, key: str | None
+    ) -> Exception:
+        """Note a question about a failure: a model's call is answered first, another one waits."""
+        call = calling.get()
+        if state.answers is not None and call is not None and call.id:
+            state.failures[str(pending.question["id"])] = pending.question
+            return error
+        return _paused(state, pending, self.tool.tool.name, key)
+
+
+def _paused(state: Run, pending: ApprovalPending, tool: str, key: str | None) -> Exception:
+    """Let the steps that a call is made in wait for an answer; return what the call raises.
+
+    The question is bound to the call's step, so its key is kept with it.
+    """
+    here = executing.get()
+    if state.answers is None or here is None or here is state.root:
+        state.stop = state.stop or _nobody_waits(pending)
+        return pending
+    question = {**pending.question, "step": [tool, key]}
+    for each in here.chain():
+        each.pending.setdefault(str(question["id"]), question)
+    paused = Paused(pending)
+    paused.__cause__ = pending
+    return paused
 
 
 def _nobody_waits(pending: ApprovalPending) -> ConfigurationError:

@@ -5,26 +5,38 @@ Rules of this part:
 - A run without a key is a saga of its own, and if its process dies it is undone.
 - A run with a key is that saga, begun or gone on with; a crash holds it for a while, so that its
   program can go on with it.
-- A run inside another boundary is a savepoint of that one and has no key.
+- A run of a context that waits, or whose process died, is the saga that is noted in the context. A
+  context is gone on with once: that is looked at before the saga is taken over, and after it.
+- A run inside another boundary is a savepoint of that one. It has no key, and cannot wait.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
+from agent_saga.controls.waiting import WaitingApprovals, answering
 from agent_saga.engine.boundary import current_scope
 from agent_saga.engine.handle import SagaHandle, SagaScope
 from agent_saga.engine.tool import one_of
 from agent_saga.errors import ConfigurationError
 from agent_saga.kit.agent_kit import AgentKit
 from agent_saga.kit.scopes import saga_scope
-from agent_saga.runtime.composition import process_runtime
-from agent_saga_llamaindex.attempts import attempts_of
-from agent_saga_llamaindex.calls import Execution, Run, entered, executing, running
+from agent_saga.runtime.composition import Runtime, process_runtime
+from agent_saga_llamaindex.asking import RunAnswers
+from agent_saga_llamaindex.attempts import attempts_of, standing
+from agent_saga_llamaindex.calls import Execution, Path, Run, entered, executing, running
+from agent_saga_llamaindex.contexts import Taken
+from agent_saga_llamaindex.recorded import Recorded, lasts
 
 ON_TOOL_FAILURE = ("continue", "rollback", "ask")
+
+
+def runtime_of(kit: AgentKit | None) -> Runtime:
+    """Return what a boundary runs on."""
+    return process_runtime() if kit is None else kit.runtime
 
 
 def check_policy(kit: AgentKit | None, on_tool_failure: str) -> None:
@@ -34,56 +46,161 @@ def check_policy(kit: AgentKit | None, on_tool_failure: str) -> None:
         ConfigurationError: so it is.
     """
     one_of("on_tool_failure", on_tool_failure, ON_TOOL_FAILURE)
-    runtime = process_runtime() if kit is None else kit.runtime
-    if on_tool_failure == "ask" and runtime.gate.approval_provider is None:
+    if on_tool_failure == "ask" and runtime_of(kit).gate.approval_provider is None:
         raise ConfigurationError(
             "on_tool_failure='ask' needs somebody to ask, and the gate has no approval provider.",
-            fix="Give the kit gate=PreFlightGate(approval_provider=…).",
+            fix="Give the kit gate=PreFlightGate(approval_provider=EventApprovals()).",
         )
+
+
+class Asked(NamedTuple):
+    """How a run was asked for.
+
+    Attributes:
+        kit: whose boundary it is, or None.
+        key: the saga's id, if its caller names it.
+        on_tool_failure: "continue", "rollback" or "ask".
+    """
+
+    kit: AgentKit | None
+    key: str | None
+    on_tool_failure: str
 
 
 class Plan:
     """One run as it was asked for.
 
     Args:
-        kit: whose boundary it is, or None.
-        key: the saga's id, if its caller names it.
-        on_tool_failure: "continue", "rollback" or "ask".
+        asked: how it was asked for.
+        found: the context that it goes on with, or None.
+
+    Attributes:
+        run: the run, as its tools see it.
+        asked: what it asked before its context was taken, as text.
+        nested: it runs inside another boundary.
 
     Raises:
         ConfigurationError: it cannot be a boundary as it was asked for.
     """
 
-    def __init__(self, kit: AgentKit | None, key: str | None, on_tool_failure: str) -> None:
-        check_policy(kit, on_tool_failure)
+    def __init__(self, asked: Asked, found: Taken | None) -> None:
+        check_policy(asked.kit, asked.on_tool_failure)
         self.nested = current_scope.get() is not None
-        if self.nested and key is not None:
+        if self.nested and (asked.key is not None or found is not None):
+            what = "a key" if found is None else "a context of a run that waits"
             raise ConfigurationError(
-                "A run inside another boundary was given a key; it is a part of that saga."
+                f"A run inside another boundary was given {what}; it is a part of that saga."
             )
-        self.run = Run(on_tool_failure, running.get() if self.nested else None)
-        self._kit = kit
-        self._key = key
+        self.found = found
+        self.run = Run(asked.on_tool_failure)
+        self.asked: tuple[str, ...] = ()
+        self._asked = asked
+        self._kept: frozenset[str] = frozenset()
+        self._asked_about: list[Any] = []
+        self._saga_id = asked.key if found is None else found.saga
+
+    @property
+    def _runtime(self) -> Runtime:
+        return runtime_of(self._asked.kit)
+
+    def _recorded(self) -> Recorded | None:
+        if self.found is not None:
+            return Recorded(self._runtime, self.found.saga)
+        key = self._asked.key
+        return None if key is None else Recorded.of_key(self._runtime, key)
+
+    async def look(self) -> None:
+        """Read what the log tells of the saga.
+
+        Raises:
+            SagaClosed: it is not where the context is.
+        """
+        if self.nested:
+            return
+        log = await asyncio.to_thread(self._recorded)
+        if self.found is not None and log is not None:
+            self.found.check(log)
+        awaits = {} if log is None else log.awaits
+        self._kept = frozenset(map(str, awaits.get("steps") or ()))
+        self.asked = tuple(map(str, awaits.get("events") or ()))
+        questions = (awaits.get("questions") or {}).values()
+        self._asked_about = [one["step"] for one in questions if one.get("step")]
+        if lasts(self._runtime):
+            self.run.answers = RunAnswers(awaits)
+            self.run.failures.update(awaits.get("failures") or {})
+
+    async def look_again(self, handle: SagaHandle) -> BaseException | None:
+        """Say why nothing may run, now that the saga is taken over; None if it may.
+
+        Somebody else may have gone on from the same context between the first look and that.
+        """
+        if self.found is None:
+            return None
+        log = await asyncio.to_thread(Recorded, self._runtime, self.found.saga)
+        try:
+            self.found.check(log)
+        except Exception as error:
+            if not _engines_saga(handle).read_only:
+                with contextlib.suppress(Exception):
+                    handle.suspend(log.reason, awaits=dict(log.awaits))
+            return error
+        return None
 
     def scope(self) -> SagaScope:
         """Return the boundary."""
-        open_scope = saga_scope if self._kit is None else self._kit.transaction
+        kit = self._asked.kit
+        open_scope = saga_scope if kit is None else kit.transaction
+        goes_on = self._saga_id is not None
+        asks = isinstance(self._runtime.gate.approval_provider, WaitingApprovals)
         return open_scope(
-            name="llamaindex" if self._kit is None else "",
+            name="llamaindex" if kit is None else "",
             on_unsettled="warn",
-            saga_id=self._key,
-            resume=self._key is not None,
-            on_crash="hold" if self._key is not None else None,
+            saga_id=self._saga_id,
+            resume=goes_on,
+            suspendable=self.run.answers is not None and (asks or self.found is not None),
+            on_crash="hold" if goes_on else None,
         )
 
     @contextlib.contextmanager
     def entered(self, handle: SagaHandle) -> Iterator[None]:
         """Let the steps of this run know what they must; entered inside the boundary."""
+        saga = _engines_saga(handle)
         if not self.nested:
-            attempts_of(_engines_saga(handle), anew=True)
-        around = Execution(outer=executing.get() if self.nested else None)
-        with entered(self.run, around):
+            attempts = attempts_of(saga, self._knows)
+            for step in self._asked_about:
+                attempts.expect(*step)
+        else:
+            outer, around = running.get(), executing.get()
+            self.run.root = _inside(around, attempts_of(saga).run(()))
+            self.run.counts = self.run.counts if outer is None else outer.counts
+        with answering(self.run.answers), entered(self.run):
             yield
+
+    def _knows(self, step: str, place: Path) -> bool:
+        return self.found is not None and self.found.knows(self._kept, step, place)
+
+    def suspend(self, handle: SagaHandle, mark: str, events: list[str]) -> None:
+        """Leave the saga suspended, with what whoever resumes it needs.
+
+        Args:
+            handle: the saga.
+            mark: the one of the context that goes on with it.
+            events: what the run asked, as text.
+
+        Raises:
+            SuspendRequested: always.
+        """
+        answers = self.run.answers or RunAnswers()
+        what = [str(question["reason"]) for question in answers.open.values()]
+        awaits = {
+            "mark": mark,
+            "questions": dict(answers.open),
+            "answers": answers.plain,
+            "failures": self.run.failures,
+            "steps": standing(_engines_saga(handle)),
+            "events": events,
+        }
+        handle.suspend(f"the run waits for {'; '.join(what) or 'an event'}", awaits=awaits)
 
     def end(self, handle: SagaHandle) -> None:
         """See that the run may end well.
@@ -97,6 +214,13 @@ class Plan:
         if not self.nested:
             saga = _engines_saga(handle)
             attempts_of(saga).check_repeated(saga)
+
+
+def _inside(around: Execution | None, number: int) -> Execution:
+    """Return the place of a run inside another boundary."""
+    if around is not None and around.place:
+        return around.run_inside()
+    return Execution((f"run {number}",), around)
 
 
 def _engines_saga(handle: SagaHandle) -> Any:

@@ -4,10 +4,14 @@ Rules of this part:
 
 - The class of a workflow is extended, never changed. Its steps do what they did; round each of them
   stands what notes its execution.
-- A step that raised and is run again, with the same events, is the same execution: by its retry
-  policy, or because it waits for an event.
+- A step that the framework runs again has the same piece of work: by its retry policy, because an
+  event came that it waited for, or because its context was restored.
+- A call in a step that asks a human lets the step wait for the answer, whoever caught the question
+  on the way. The step is run again when the answer is there. A run inside the step fails, and is
+  begun again by it.
 - Of an agent's steps, the one that asks the model is a turn, and the one that calls a tool names
-  the call. Neither begins when the run has been stopped.
+  the call. Neither begins when the run has been stopped. Whether the run goes on after a tool has
+  failed is asked before the tool's result is taken in.
 """
 
 from __future__ import annotations
@@ -16,19 +20,25 @@ import contextlib
 import functools
 import inspect
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from workflows import Workflow
+from workflows import Context, Workflow
 from workflows.events import Event
 
+from agent_saga.engine.boundary import current_scope
+from agent_saga.errors import ApprovalDenied, ApprovalPending
 from agent_saga_llamaindex import seams
-from agent_saga_llamaindex.calls import Call, calling, executing, running
+from agent_saga_llamaindex.asking import ApprovalGiven, asked_by
+from agent_saga_llamaindex.attempts import Attempts, attempts_of
+from agent_saga_llamaindex.calls import Call, Execution, Run, calling, executing, running
 
 Step = Callable[..., Any]
 _ASKS_MODEL = "run_agent_step"
 _CALLS_TOOL = "call_tool"
+_TAKES_RESULT = "aggregate_tool_results"
+_ASKS = "agent-saga "
 
 
 class SagaWorkflow:
@@ -36,10 +46,16 @@ class SagaWorkflow:
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Begin a run, as the workflow's class does, and let the boundary round it know of it."""
-        handler = super().run(*args, **kwargs)  # type: ignore[misc]
-        around = running.get()
-        if around is not None:
-            around.handlers.append(handler)
+        around, place = running.get(), executing.get()
+        if around is None or place is None:
+            return super().run(*args, **kwargs)  # type: ignore[misc]
+        is_own = place is around.root and not around.handlers
+        token = executing.set(place if is_own else place.run_inside())
+        try:
+            handler = super().run(*args, **kwargs)  # type: ignore[misc]
+        finally:
+            executing.reset(token)
+        around.handlers.append(handler)
         return handler
 
 
@@ -89,34 +105,45 @@ def _of_workflow(name: str, step: Step) -> Step:
 
         @functools.wraps(step)
         async def arun(*args: Any, **kwargs: Any) -> Any:
-            with _executing(name, args, kwargs):
+            if not _is_begun():
                 return await step(*args, **kwargs)
+            while True:
+                with _executing(name, _events(args, kwargs)) as asked:
+                    result = asked.result = await step(*args, **kwargs)
+                if asked.question is None:
+                    return result
+                _hear(await _waiting(asked.question))
 
         return arun
 
     @functools.wraps(step)
     def run(*args: Any, **kwargs: Any) -> Any:
-        with _executing(name, args, kwargs):
+        if not _is_begun():
             return step(*args, **kwargs)
+        while True:
+            with _executing(name, _events(args, kwargs)) as asked:
+                result = asked.result = step(*args, **kwargs)
+            if asked.question is None:
+                return result
+            _hear(seams.at_once(_waiting(asked.question)))
 
     return run
 
 
 def _of_agent(name: str, step: Step) -> Step:
-    noted = _of_workflow(name, step)
-    if name not in (_ASKS_MODEL, _CALLS_TOOL):
-        return noted
-    around = _turn if name == _ASKS_MODEL else _call
+    if name not in (_ASKS_MODEL, _CALLS_TOOL, _TAKES_RESULT):
+        return _of_workflow(name, step)
+    around = _call if name == _CALLS_TOOL else _turn if name == _ASKS_MODEL else _goes_on
 
     @functools.wraps(step)
     async def run(*args: Any, **kwargs: Any) -> Any:
         check_goes_on()
         async with around(_events(args, kwargs)):
-            result = await noted(*args, **kwargs)
+            result = await step(*args, **kwargs)
         check_goes_on()
         return result
 
-    return run
+    return _of_workflow(name, run)
 
 
 @contextlib.asynccontextmanager
@@ -127,6 +154,8 @@ async def _turn(_events: tuple[Any, ...]) -> Any:
             await run.before_turn()
             check_goes_on()
         run.counts.turn(call.inside if call is not None else ())
+        if run.keep is not None and _is_outermost(run):
+            await run.keep(Context.get_step_context())
     yield
 
 
@@ -141,6 +170,26 @@ async def _call(events: tuple[Any, ...]) -> Any:
         calling.reset(token)
 
 
+@contextlib.asynccontextmanager
+async def _goes_on(_events: tuple[Any, ...]) -> Any:
+    """Go on after a tool has failed only if a human says so."""
+    run = running.get()
+    for request, question in tuple(run.failures.items()) if run is not None else ():
+        answer = run.answers.find(request) if run is not None and run.answers is not None else None
+        if run is not None and answer is None:
+            raise ApprovalPending(str(question["reason"]), question=question)
+        if run is not None and answer is not None and not answer.approved:
+            run.stop = run.stop or ApprovalDenied(
+                f"A tool had failed, and {answer.by} said no to going on.",
+                rule=str(question["rule"]),
+                reason=answer.note or "a human decided so",
+            )
+            check_goes_on()
+        if run is not None:
+            run.failures.pop(request, None)
+    yield
+
+
 def check_goes_on() -> None:
     """Stop here if nothing of the run may begin any more.
 
@@ -152,23 +201,98 @@ def check_goes_on() -> None:
         raise run.stop
 
 
+# --- executions ----------------------------------------------------------------------------------
+
+
+class _Asked:
+    """What a step made, and what it must wait for: a question of the gate, or nothing."""
+
+    question: Mapping[str, Any] | None = None
+    result: Any = None
+
+
+def _is_begun() -> bool:
+    """Say whether a step is run by the framework, and not called by another step."""
+    outer, worker = executing.get(), seams.worker()
+    if outer is None or worker is None:
+        return False
+    return all(each.worker is not worker for each in outer.chain())
+
+
 @contextlib.contextmanager
-def _executing(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[None]:
-    outer = executing.get()
-    if outer is None:
-        yield
+def _executing(name: str, events: tuple[Any, ...]) -> Iterator[_Asked]:
+    """Note an execution of a step; take what it asks a human from whatever becomes of it."""
+    outer, worker = executing.get(), seams.worker()
+    run, scope, asked = running.get(), current_scope.get(), _Asked()
+    if outer is None or run is None or scope is None:
+        yield asked
         return
-    execution = outer.inside(name, _events(args, kwargs))
+    execution = _execution(run, attempts_of(scope.saga), (name, seams.work_of(worker)), events)
+    run.lineage.begin(worker, execution.place)
     token = executing.set(execution)
     try:
-        yield
-    except BaseException:
-        execution.end(failed=True)
-        raise
+        yield asked
+    except Exception as error:
+        asked.question = _question(execution, error)
+        if asked.question is None:
+            raise
     else:
-        execution.end(failed=False)
+        asked.question = _question(execution, None)
     finally:
         executing.reset(token)
+        run.lineage.end(worker, asked.result)
+    if asked.question is None:
+        seams.drop_waiters(_ASKS)
+    elif not _is_outermost(run):
+        raise ApprovalPending(str(asked.question["reason"]), question=asked.question)
+
+
+def _execution(
+    run: Run, attempts: Attempts, own: tuple[str, str], events: tuple[Any, ...]
+) -> Execution:
+    outer, worker = executing.get() or run.root, seams.worker()
+    work = (*outer.place, *own)
+    place, line = run.lineage.found(work, events)
+    if place is work:
+        place = attempts.place(work, line)
+        run.lineage.settle(work, place, line)
+    return Execution(place, outer, line=line, before=attempts.count, worker=worker)
+
+
+def _question(execution: Execution, error: Exception | None) -> Mapping[str, Any] | None:
+    run = running.get()
+    if run is None or run.answers is None or run.stop is not None:
+        return None
+    known = next(iter(execution.pending.values()), None)
+    if known is None and isinstance(error, ApprovalPending) and error.question:
+        return error.question
+    return known
+
+
+def _is_outermost(run: Run) -> bool:
+    """Say whether the steps here are those of the workflow that the run began with."""
+    here = executing.get()
+    return here is not None and (here is run.root or here.outer is run.root)
+
+
+async def _waiting(question: Mapping[str, Any]) -> Any:
+    """Let the step wait for the answer to a question of the gate; return it if it is there."""
+    run, request = running.get(), str(question["id"])
+    if run is not None and run.answers is not None:
+        run.answers.open.setdefault(request, question)
+    return await Context.get_step_context().wait_for_event(
+        ApprovalGiven,
+        waiter_event=asked_by(question),
+        waiter_id=f"{_ASKS}{request} {seams.work_of(seams.worker())}",
+        requirements={"request": request},
+        timeout=None,
+    )
+
+
+def _hear(event: Any) -> None:
+    run = running.get()
+    if run is not None and run.answers is not None:
+        run.answers.hear(event)
 
 
 def _events(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

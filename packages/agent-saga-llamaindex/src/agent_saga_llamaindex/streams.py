@@ -5,7 +5,9 @@ Rules of this part:
 - The boundary is round the whole run, from the first event to the last, and the program that takes
   the events is outside it.
 - A stream that is closed early is a run that was cancelled: nothing goes on behind it, and what it
-  did is undone before the close returns.
+  did is undone before the close returns. One that is closed where the run waits is suspended.
+- What the program tells the run when it is asked something, before it asks for the next event, is
+  an answer, and the run goes on; else the run waits, and is suspended.
 - An agent's model is asked again only when every event before was taken: an agent does not hurry
   ahead of the program that watches it.
 """
@@ -18,23 +20,27 @@ import contextvars
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+from workflows.events import InputRequiredEvent
 from workflows.handler import WorkflowHandler
 
 from agent_saga.domain.report import RollbackReport
 from agent_saga.engine.boundary import last_reports
+from agent_saga.errors import ConfigurationError
 from agent_saga.kit.agent_kit import AgentKit
-from agent_saga_llamaindex.running import Started, awaited, no_loop
+from agent_saga_llamaindex.running import Started, no_loop
+from agent_saga_llamaindex.waiting import TURNS, followed
 
 _END = object()
-_TURNS = 20
-"""Turns of the loop after which an event has come to the program, also through a workflow."""
+_LOOK = 0.005
+_SETTLES = 30.0
+"""Seconds after which a run that is left at a question, and comes to no rest, is cancelled."""
 
 
 class SagaStream:
     """A streamed run; iterate over it for the framework's events.
 
     Attributes:
-        result: the framework's result; None before the run has ended well.
+        result: the framework's result, or `Waiting`; None before the run has ended well.
     """
 
     def __init__(self, events: AsyncIterator[Any], seat: _Seat) -> None:
@@ -43,8 +49,19 @@ class SagaStream:
 
     @property
     def result(self) -> Any:
-        """The framework's result; None before the run has ended well."""
+        """The framework's result, or `Waiting`; None before the run has ended well."""
         return self._seat.result
+
+    async def send_event(self, event: Any) -> None:
+        """Tell the run something, when it has asked and before the next event is asked for.
+
+        Args:
+            event: an event, or `approve(by="…")` or `deny(by="…")`.
+
+        Raises:
+            ConfigurationError: nothing is going on, or nothing of the kind waits.
+        """
+        await self._seat.tell(event)
 
     def __aiter__(self) -> SagaStream:
         return self
@@ -53,7 +70,7 @@ class SagaStream:
         return await self._events.__anext__()
 
     async def aclose(self) -> None:
-        """Cancel a run that goes on, and wait until it was undone."""
+        """Cancel a run that goes on, and wait until it was undone; one that waits is suspended."""
         await self._events.aclose()  # type: ignore[attr-defined]
 
 
@@ -86,8 +103,8 @@ def saga_stream(
 async def _events(asked: tuple[Any, ...], seat: _Seat) -> AsyncIterator[Any]:
     async def run() -> None:
         try:
-            started = Started(*asked)
-            started.plan.run.before_turn = seat.caught_up
+            started = seat.started = Started(*asked)
+            started.before_turn = seat.caught_up
             seat.result = await started.carry_out(seat.follow)
         finally:
             seat.end(last_reports.get())
@@ -110,35 +127,53 @@ class _Seat:
         self.events = asyncio.Queue[Any]()
         self.report: RollbackReport | None = None
         self.result: Any = None
+        self.started: Started | None = None
+        self._is_left = False
+        self._goes_on = False
+        self._last: Any = None
         self._asked = asyncio.Queue[None]()
         self._starving = asyncio.Event()
 
     async def follow(self, handler: WorkflowHandler) -> Any:
         """Give each event of a run; return its result."""
-        events = handler.stream_events().__aiter__()
-        while (event := await self.next(events)) is not _END:
-            await self.give(event)
-        return await awaited(handler)
+        assert self.started is not None  # noqa: S101 - it is what is followed
+        started = self.started
+        return await followed(handler, started.watch, self.give, self.next, goes_on=started.goes_on)
 
-    async def next(self, events: Any) -> Any:
-        """Return the framework's next event; meanwhile the program has all that were before."""
+    async def next(self, event: Any) -> Any:
+        """Await the framework's next event; meanwhile the program has all that were before."""
         self._starving.set()
         try:
-            return await anext(events, _END)
+            return await event
         finally:
             self._starving.clear()
 
+    async def tell(self, event: Any) -> None:
+        """Tell the run something.
+
+        Raises:
+            ConfigurationError: nothing is going on, or nothing of the kind waits.
+        """
+        if self.started is None:
+            raise ConfigurationError("The stream has not begun; iterate over it first.")
+        await self.started.tell(event)
+
     async def caught_up(self) -> None:
         """Wait until the program has taken every event and asks for another one."""
-        while True:
+        while not self._is_left:
             await self._starving.wait()
-            for _ in range(_TURNS):
+            for _ in range(TURNS):
                 await asyncio.sleep(0)
-            if self._starving.is_set():
+            if self._starving.is_set() and not self._is_left:
                 return
+        self._goes_on = True
+        await asyncio.Event().wait()  # until it is cancelled: nobody takes what would come
 
     async def give(self, event: Any) -> None:
         """Give an event, and wait until the next one is asked for."""
+        if self._is_left:
+            return
+        self._last = event
         self.events.put_nowait(event)
         await self._asked.get()
 
@@ -152,12 +187,26 @@ class _Seat:
         self.events.put_nowait(_END)
 
     async def leave(self, task: asyncio.Task[None]) -> None:
-        """Cancel a run that goes on and wait until it was undone."""
+        """Cancel a run that goes on and wait until it was undone; one that waits is suspended."""
         if task.done():
             return
-        task.cancel()
+        self._is_left = True
+        if isinstance(self._last, InputRequiredEvent):
+            self.ask()
+            await self._at_rest(task)
+        if self.started is None or not self.started.watch.waits:
+            task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+
+    async def _at_rest(self, task: asyncio.Task[None]) -> None:
+        """Let what goes on beside a question come to its end, unless the run goes on after it."""
+        looks = int(_SETTLES / _LOOK)
+        while looks and not task.done() and not self._goes_on:
+            if self.started is not None and self.started.watch.waits:
+                return
+            looks -= 1
+            await asyncio.sleep(_LOOK)
 
 
 def saga_stream_sync(

@@ -6,4 +6,7 @@ from typing import Final
 
 from agent_saga.kit.frameworks.versions import Bounds
 
-RANGES: Final[dict[str, Bounds]] = {"llama-index-core": ((0, 14, 22), (0, 15))}
+RANGES: Final[dict[str, Bounds]] = {
+    "llama-index-core": ((0, 14, 22), (0, 15)),
+    "llama-index-workflows": ((2, 26), (3,)),
+}
