@@ -8,7 +8,8 @@ Rules of this part:
 - What was taken is held under the call's name. That its announcement is out is told to the store
   with the next call that uses the same count, so that a call costs one transaction.
 - The log is the truth: what stands in announcements is counted, even where the store has lost it.
-  Before a process counts for the first time, `upkeep` looks whether the store is behind.
+  Before a process counts for the first time, `upkeep` looks whether the store is behind. A store
+  that was emptied meanwhile says so in the transaction itself, and is counted anew first.
 - Transactions survive the death of the process, not necessarily a power loss: see `upkeep`.
 """
 
@@ -28,11 +29,18 @@ from agent_saga.controls.control import CallView, Surroundings, Use
 from agent_saga.controls.limits.count import Count
 from agent_saga.controls.limits.limit import Limit
 from agent_saga.controls.limits.moments import Moment, moment
-from agent_saga.controls.limits.upkeep import PREFIX, name_of, upkeep, usage_of
+from agent_saga.controls.limits.upkeep import (
+    META,
+    PREFIX,
+    is_kept_up,
+    name_of,
+    upkeep,
+    usage_of,
+)
 from agent_saga.controls.limits.usage import Over, Usage, over
 from agent_saga.domain.clock import SYSTEM_CLOCK, Clock
 from agent_saga.domain.semantics import ActionSemantics
-from agent_saga.errors import ConfigurationError
+from agent_saga.errors import ConfigurationError, StateError
 from agent_saga.state.base import Change, Docs, StateStore
 from agent_saga.wal.base import BaseWAL
 from agent_saga.wal.encoding import decode, masked
@@ -42,6 +50,9 @@ from agent_saga.wal.os_port import restart_after_fork
 __all__ = ["FileLimitStore", "LimitStore", "SharedTaken", "count_key"]
 
 _REMEMBERED: Final = 4096
+_BEHIND: Final = object()
+"""Answers that the store does not count what the log announced."""
+
 _NONE: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 
 
@@ -226,27 +237,51 @@ class LimitStore:
         rule: Callable[[Docs], Change[Any]],
         settled: Mapping[str, Sequence[str]] = _NONE,
     ) -> Use:
+        every = [*keys, META]
+
+        def checked(docs: Docs) -> Change[Any]:
+            if not is_kept_up(docs[META], self._wal, self._now()):
+                return Change(_BEHIND)
+            return rule({key: docs[key] for key in keys})
+
         def blocking() -> Any:
             self._make_ready()
-            answer = self.state.transact(keys, rule, durable=False)
-            self._forget(settled)
-            return answer
+            answer = self.state.transact(every, checked, durable=False)
+            if answer is _BEHIND:
+                self._make_ready(again=True)
+                answer = self.state.transact(every, checked, durable=False)
+            return self._answered(answer, settled)
 
         async def awaiting() -> Any:
             if not self._ready:
                 await asyncio.to_thread(self._make_ready)
-            answer = await self.state.async_transact(keys, rule, durable=False)
-            self._forget(settled)
-            return answer
+            answer = await self.state.async_transact(every, checked, durable=False)
+            if answer is _BEHIND:
+                await asyncio.to_thread(self._make_ready, again=True)
+                answer = await self.state.async_transact(every, checked, durable=False)
+            return self._answered(answer, settled)
 
         return Use(blocking, awaiting)
 
-    def _make_ready(self) -> None:
-        """Before the first use: begin this process's writer, and mend what a crash left."""
-        if self._ready:
+    def _answered(self, answer: Any, settled: Mapping[str, Sequence[str]]) -> Any:
+        if answer is _BEHIND:
+            raise StateError(
+                "The counts of the limits were emptied, and again while they were counted anew.",
+                fix="Look who empties the state store; the call was refused.",
+            )
+        self._forget(settled)
+        return answer
+
+    def _make_ready(self, *, again: bool = False) -> None:
+        """Before the first use: begin this process's writer, and mend what a crash left.
+
+        Args:
+            again: the store was found emptied since.
+        """
+        if self._ready and not again:
             return
         with self._opening:
-            if not self._ready:
+            if again or not self._ready:
                 if isinstance(self._wal, FileWAL):
                     self._wal.begin()
                 upkeep(self.state, self._wal, self._now())

@@ -4,10 +4,11 @@ Rules of this part:
 
 - What a dead writer holds is handed back only if its log, read to its end with its lock held, has
   no announcement of that call: nobody can announce it any more. What was announced stays counted.
-- A store may be behind the log: it was removed, or a power loss took its last transactions (the
-  counts are not synced at every call; the announcements are). So the first process after a start of
-  the host reads what was announced within the windows, and counts what the store does not have.
-  Where the two cannot be compared, the larger count holds.
+- A store may be behind the log: it was removed or emptied, or a power loss took its last
+  transactions (the counts are not synced at every call; the announcements are). So the first
+  process after a start of the host reads what was announced within the windows, and counts what the
+  store does not have; so does one that finds the store emptied while it runs. Where the two cannot
+  be compared, the larger count holds.
 - Nothing of another process is touched while it lives. A writer that cannot be proved dead keeps
   what it holds until that leaves the window.
 """
@@ -32,10 +33,10 @@ from agent_saga.wal.format import Record
 from agent_saga.wal.reader import scan_log, scan_writer
 from agent_saga.wal.takeover import dead_writer
 
-__all__ = ["PREFIX", "name_of", "sweep", "upkeep", "usage_of"]
+__all__ = ["META", "PREFIX", "is_kept_up", "name_of", "sweep", "upkeep", "usage_of"]
 
 PREFIX: Final = "limit/"
-_META: Final = "limits"
+META: Final = "limits"
 _MARK: Final = b'"limits"'
 _ANNOUNCED: Final = frozenset({Ev.STEP_INTENT, Ev.STEP_COMMITTED})
 
@@ -74,10 +75,22 @@ def upkeep(state: StateStore, wal: BaseWAL | None, now: Moment) -> None:
         WALError: the log cannot be read, so nobody knows what was let through.
     """
     if isinstance(wal, FileWAL):
-        meta = state.get(_META)
-        if meta is None or meta.get("boot") != now.boot or wal.path not in meta.get("logs", ()):
+        if not is_kept_up(state.get(META), wal, now):
             _catch_up(state, wal.path, now)
         sweep(state, wal, now)
+
+
+def is_kept_up(meta: Mapping[str, Any] | None, wal: BaseWAL | None, now: Moment) -> bool:
+    """Say whether a store counts what a log announced; one that was emptied says nothing of it.
+
+    Args:
+        meta: what the store says of itself, its document `META`.
+        wal: the log.
+        now: what the clocks say.
+    """
+    if not isinstance(wal, FileWAL):
+        return True
+    return meta is not None and meta.get("boot") == now.boot and wal.path in meta.get("logs", ())
 
 
 # --- what dead processes hold --------------------------------------------------------------------
@@ -159,11 +172,11 @@ def _catch_up(state: StateStore, path: str, now: Moment) -> None:
         state.transact([key], rule, durable=False)
 
     def done(docs: Docs) -> Change[None]:
-        meta = docs[_META] or {}
+        meta = docs[META] or {}
         logs = meta.get("logs", []) if meta.get("boot") == now.boot else []
-        return Change(None, {_META: {"boot": now.boot, "logs": sorted({*logs, path})}})
+        return Change(None, {META: {"boot": now.boot, "logs": sorted({*logs, path})}})
 
-    state.transact([_META], done, durable=False)
+    state.transact([META], done, durable=False)
 
 
 def _caught_up(
