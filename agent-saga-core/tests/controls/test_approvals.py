@@ -59,6 +59,10 @@ def test_an_irreversible_effect_happens_only_with_a_human_s_approval(gated, worl
         Approval(False, "ann", "no"),
         Approval(True, ""),
         Approval(True, "   "),
+        Approval(True, "\u200b"),
+        Approval(True, "gated"),
+        Approval(True, "@Gated "),
+        Approval(True, "g\u0430ted"),
         Approval(True, None),
         Approval(True, 5),
         Approval(1, "ann"),
@@ -331,3 +335,15 @@ def test_what_a_model_writes_cannot_draw_on_the_terminal():
     console = ConsoleApprovals(stdin=Terminal("n\n"), stdout=shown, approver="ann")
     console.ask(ApprovalRequest("s", "t", 0, "w", "r", "why", {"note": "\x1b[2J\x1b[H fake"}, b"m"))
     assert "\x1b" not in shown.getvalue()
+
+
+@pytest.mark.guarantee("GATE-1")
+def test_whom_the_boundary_names_as_requester_approves_nothing(gated, world):
+    kit = gated(provider=Provider(Approval(True, "Ann")))
+    tool = kit.safe_tool(world.wire, "IRREVERSIBLE")
+    with (
+        kit.transaction(labels={"requester": "ann"}),
+        pytest.raises(ApprovalDenied, match="own request"),
+    ):
+        tool(5)
+    assert world.amounts == []

@@ -78,6 +78,7 @@ def _made(log):
         "sign": (store.sign, {**decided, "signature": "x"}),
         "review": (store.review, {"request": "r", "by": "ann", "note": ""}),
         "challenge": (store.challenge, {"request": "r"}),
+        "revoke": (store.revoke, {"wanted": "r", "approver": "ann", "note": ""}),
         "grant": (store.grant, {**offer, "arg": "x", "up_to": 5, "note": ""}),
     }
 
@@ -136,3 +137,11 @@ async def _asynchronous(call):
 def test_one_tag_is_no_list_of_letters():
     kit = a.AgentKit("tags", wal="memory:")
     assert kit.safe_tool(int, "REVERSIBLE", tags="payments").tool.tags == {"payments"}
+
+
+@pytest.mark.parametrize("blank", ["", "  ", "\u200b", "\u2800\u3164"])
+def test_a_reason_in_which_nothing_can_be_seen_is_none(tmp_path, blank):
+    switch = a.KillSwitch(a.FileSwitchStore(tmp_path / "log"))
+    with pytest.raises(ConfigurationError, match="reason="):
+        switch.halt(reason=blank, by="ann")
+    assert switch.switches().halts == ()

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from agent_saga.controls.humans.names import blank
+from agent_saga.controls.humans.names import blank, seen
 
 __all__ = [
     "by_option",
@@ -35,7 +35,7 @@ def _person(context: click.Context, parameter: click.Parameter, value: str | Non
 
 
 def _said(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    if value is not None and not value.strip():
+    if value is not None and not seen(value.strip()):
         raise click.BadParameter("it is blank; it is recorded, so say why.", context, parameter)
     return None if value is None else value.strip()
 

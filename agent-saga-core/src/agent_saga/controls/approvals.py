@@ -4,8 +4,8 @@ Rules of this part:
 
 - A request is bound, by its id, to saga, step, generation, tool, rule and arguments. An answer
   counts for exactly that; arguments that changed while the human thought are refused.
-- An approver who is not named, an answer that is none, a provider that raises or takes too long:
-  the call is refused. Fails closed.
+- An approver who is not named or is among those who ask, an answer that is none, a provider that
+  raises or takes too long: the call is refused, whoever the provider is. Fails closed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Mapping
 from hashlib import sha256
 from typing import Any, Protocol, TextIO
 
+from agent_saga.controls.humans.names import blank, one_of
 from agent_saga.domain.identity import joined
 from agent_saga.errors import ApprovalDenied
 from agent_saga.wal.encoding import decode, masked
@@ -120,7 +121,7 @@ def approver_of(answer: object, request: ApprovalRequest) -> str:
     """
     if not isinstance(answer, Approval) or type(answer.approved) is not bool:
         raise denied(request, f"the provider answered {type(answer).__name__}, not an Approval")
-    by = answer.by.strip() if isinstance(answer.by, str) else ""
+    by = answer.by.strip() if isinstance(answer.by, str) and not blank(answer.by) else ""
     if answer.expired:
         raise denied(request, "nobody answered in time")
     if not answer.approved:
@@ -128,6 +129,8 @@ def approver_of(answer: object, request: ApprovalRequest) -> str:
         raise denied(request, f"{by or 'nobody'} said no{note}")
     if not by:
         raise denied(request, "the approver is not named")
+    if one_of(by, request.requesters):
+        raise denied(request, f"{by} is among those who ask, and nobody approves their own request")
     return by
 
 

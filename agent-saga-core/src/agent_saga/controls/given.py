@@ -25,28 +25,21 @@ T = TypeVar("T")
 
 
 def words(what: str, value: object, *, longest: int = 1000) -> str:
-    """Return a text that says something, without the blanks around it.
+    """Return a text in which something can be seen, without the blanks around it.
 
     Raises:
         ConfigurationError: it is no text, is blank, or is too long.
     """
-    if not isinstance(value, str) or not value.strip() or len(value) > longest:
+    if not isinstance(value, str) or not seen(value.strip()) or len(value) > longest:
         raise ConfigurationError(
             f"{what} is a text of 1 to {longest} characters that is not blank, not {shown(value)}."
         )
     return value.strip().encode("utf-8", "backslashreplace").decode()
 
 
-def name(what: str, value: object, *, longest: int = 200) -> str:
-    """Return the name of somebody or something, in which at least one character can be seen.
-
-    Raises:
-        ConfigurationError: it is no text, is blank, or is too long.
-    """
-    given = words(what, value, longest=longest)
-    if not seen(given):
-        raise ConfigurationError(f"{what} has no visible character: {shown(value)}.")
-    return given
+def name(what: str, value: object) -> str:
+    """Return the name of somebody or something; raises as `words` does."""
+    return words(what, value, longest=200)
 
 
 def flag(what: str, value: object) -> bool:

@@ -17,6 +17,7 @@ import contextlib
 import functools
 from typing import Final
 
+from agent_saga.controls.humans.names import blank, seen
 from agent_saga.domain.commands import quoted, recover_command, told_command
 from agent_saga.domain.lifecycle import SagaState, StepState, step_after
 from agent_saga.domain.records import Ev
@@ -208,7 +209,7 @@ def named(by: str) -> str:
     Raises:
         RecoveryError: it is blank.
     """
-    if not by.strip():
+    if blank(by):
         raise RecoveryError("This is a named person's act.", fix="Say who you are: --by NAME.")
     return by.strip()
 
@@ -219,6 +220,6 @@ def said(reason: str) -> str:
     Raises:
         RecoveryError: it is blank.
     """
-    if not reason.strip():
+    if not seen(reason.strip()):
         raise RecoveryError("A reason is needed; it is recorded.", fix="Say why: --reason '…'.")
     return reason.strip()
