@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import operator
 from typing import Annotated, TypedDict
 
@@ -10,7 +11,7 @@ import pytest
 from langchain.agents import create_agent
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
-from langgraph.types import Command, RetryPolicy, interrupt
+from langgraph.types import Command, RetryPolicy, Send, interrupt
 from scripted import Scripted, call
 
 from agent_saga import (
@@ -22,6 +23,7 @@ from agent_saga import (
     SagaAborted,
     arg_exceeds,
 )
+from agent_saga.errors import SagaClosed
 from agent_saga_langgraph import (
     SagaCallbackHandler,
     last_report,
@@ -134,6 +136,54 @@ def test_a_retry_of_the_node_gives_the_recorded_update(shop):
     saga_run_sync(chain(flaky, retry_policy=AGAIN), {"item": "seat"}, kit=shop.kit)
     assert len(runs) == 3
     assert runs[0] == runs[1] == runs[2]
+    shop.world.assert_applied_once("seat")
+
+
+class Opaque:
+    """Shows nothing of itself."""
+
+    __slots__ = ()
+
+
+@pytest.mark.parametrize("reads", [(), ("item",)])
+def test_calls_of_a_node_whose_graph_begins_again_keep_their_own_results(shop, reads):
+    """A graph without a checkpointer has other checkpoints in each run, so all of them are lost."""
+    node, logs = effect(shop, reads=reads), []
+    for items in (["seat", "room", "car"], ["car", "room", "seat"]):
+        builder = StateGraph(State)
+        builder.add_node("node", lambda state: {"log": [(state["item"], node(state)["id"])]})
+        order = [Send("node", {"item": item}) for item in items]
+        builder.add_conditional_edges(START, lambda _, order=order: order)
+        result = saga_run_sync(builder.compile(), {"log": []}, kit=shop.kit, key="trip")
+        logs.append(dict(result["log"]))
+    assert logs[0] == logs[1]
+    assert len(set(logs[0].values())) == 3
+    shop.world.assert_applied_once("seat", "room", "car")
+
+
+@pytest.mark.parametrize("given", [{}, {"what": Opaque()}])
+def test_a_node_that_reads_all_is_repeated_in_its_place(shop, given):
+    node, runs = effect(shop, reads=()), []
+
+    def flaky(state):
+        runs.append(node({**given, "item": "seat"}))
+        if len(runs) < 3:
+            raise ConnectionError("after the effect")
+        return {"log": ["done"]}
+
+    saga_run_sync(chain(flaky, retry_policy=AGAIN), {"log": []}, kit=shop.kit)
+    shop.world.assert_applied_once("seat")
+
+
+def test_a_node_whose_state_nobody_can_compare_is_not_given_another_s_result(shop):
+    node = effect(shop, reads=())
+
+    def books(state):
+        return {"log": [node({"item": state["item"], "what": Opaque()})]}
+
+    for item in ("seat", "room"):
+        with contextlib.suppress(SagaClosed):
+            saga_run_sync(chain(books), {"item": item, "log": []}, kit=shop.kit, key="trip")
     shop.world.assert_applied_once("seat")
 
 

@@ -158,7 +158,7 @@ class Boundary:
         place = None if current_scope.get() is not None else places.here()
         if place is None or thread is None or not places.has_checkpointer(config):
             return None
-        return node_sagas.node_at(str(thread), place.checkpoint, config.get("metadata") or {})
+        return node_sagas.node_at(str(thread), place.spot.checkpoint, config.get("metadata") or {})
 
     def _on_thread(self, node: Node, saga: str, given: Any) -> Plan:
         node_sagas.note(self._asked.runtime.store, node, saga)

@@ -1,4 +1,12 @@
-"""`saga_node`: a node of a graph that is itself one effect."""
+"""`saga_node`: a node of a graph that is itself one effect.
+
+Rules of this part:
+
+- What the node reads of the state, as it is declared, is recorded and judged, and tells it from
+  other calls of the same node.
+- If nothing is declared, nothing of the state is recorded; a fingerprint of all of it tells the
+  calls apart. A state that has none is told apart by its place in the graph alone.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from agent_saga.kit.frameworks.declared import engine_tool
 from agent_saga.kit.frameworks.functions import in_place_of
+from agent_saga.wal.encoding import mac
 from agent_saga_langgraph.effects import Effect
+from agent_saga_langgraph.place import UNCLEAR
 from agent_saga_langgraph.tools import with_defaults
 
 if TYPE_CHECKING:
+    from agent_saga.engine.saga import Saga
     from agent_saga.engine.wrap import SagaTool
     from agent_saga.kit.agent_kit import AgentKit
 
@@ -34,6 +45,13 @@ class NodeEffect(Effect):
         if isinstance(state, Mapping):
             return {name: state[name] for name in self._reads if name in state}
         return {name: getattr(state, name) for name in self._reads if hasattr(state, name)}
+
+    def _apart(self, saga: Saga, arguments: Mapping[str, Any]) -> str:
+        if self._reads:
+            return ""
+        state = next(iter(arguments.values()), None)
+        print_of = mac(saga.salt, state)
+        return print_of.hex() if print_of == mac(saga.salt, state) else UNCLEAR
 
 
 def saga_node(

@@ -22,7 +22,7 @@ import contextlib
 import contextvars
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 
@@ -42,6 +42,9 @@ from agent_saga_langgraph import place as places
 from agent_saga_langgraph.asking import interrupting
 from agent_saga_langgraph.attempts import attempts_of
 from agent_saga_langgraph.telling import step_ended
+
+if TYPE_CHECKING:
+    from agent_saga.engine.saga import Saga
 
 log = logging.getLogger("agent_saga.langgraph")
 
@@ -149,10 +152,16 @@ class Effect:
                 "repeat the effect",
                 fix="Run the graph with saga_run(graph, …), or make it a saga_agent.",
             )
-        arguments = self._chosen(tool.form.named(args, kwargs))
+        named = tool.form.named(args, kwargs)
+        arguments = self._chosen(named)
         fingerprint = mac(saga.salt, arguments)
-        key = attempts_of(saga).key(saga, tool, calling.get(), fingerprint)
+        apart = self._apart(saga, named)
+        key = attempts_of(saga).key(saga, tool, calling.get(), fingerprint, apart)
         return Invocation(scope, tool, arguments, args, kwargs, key)
+
+    def _apart(self, saga: Saga, arguments: Mapping[str, Any]) -> str:
+        """Return what tells a call from others beside what is recorded of its arguments."""
+        return ""
 
     def _chosen(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in arguments.items() if self._chooses(name)}

@@ -32,9 +32,9 @@ from agent_saga.errors import BranchRefused
 from agent_saga.recovery.undo_steps import stands
 from agent_saga.state.base import one
 from agent_saga_langgraph import place as places
-from agent_saga_langgraph.attempts import History
 from agent_saga_langgraph.lineage import completed
 from agent_saga_langgraph.threads import Thread, checkpoint_of
+from agent_saga_langgraph.wishes import History
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig

@@ -2,68 +2,164 @@
 
 Rules of this part:
 
-- A key is made of the checkpoint that the outermost graph's superstep began with, the namespace,
-  the step inside it, who calls, and the arguments' MAC. A repeated node has all of these again.
-- Who calls is the model's call id. Ids alone are not unique, and a copy of one call is the same
-  call: so the namespace is taken without the id of the last task.
-- A call without an id is named by its task and by its ordinal among equal calls of this attempt of
-  the task: two equal calls in one attempt are two steps.
+- A place is the outermost graph's checkpoint that its superstep began with, the outermost task, and
+  for each graph that is called inside it: which one in turn, the node, the superstep, and which of
+  several tasks. A task that LangGraph repeats has all of these again; the ids of inner tasks it
+  has not, and they are no part of it.
+- A graph that is called inside on a thread of its own counts its supersteps over all calls: there
+  a superstep counts from the first of this call.
+- A step key is the place, the model's id of the call if it has one, the ordinal among equal ones,
+  and the arguments' MAC. Whether a call is a step with another key is said in `attempts`.
 - A call outside any graph has no place; the engine counts it by itself.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langgraph.runtime import ExecutionInfo, get_runtime
 
+from agent_saga_langgraph.witness import Task, Turn, inside, is_part, path, turns_at
 
-class Place(NamedTuple):
-    """Where a call stands.
+__all__ = [
+    "Level",
+    "Mark",
+    "Place",
+    "Spot",
+    "has_checkpointer",
+    "here",
+    "key",
+    "path",
+    "read",
+    "spot",
+]
+
+
+class Level(NamedTuple):
+    """Where a call stands in one graph that is called inside a task.
+
+    Attributes:
+        node, step, nth: the node, the superstep, and which of several tasks of it: -1 for one,
+            less than that for what another task calls.
+        graph: how many graphs the task had called before this one.
+    """
+
+    node: str
+    step: int
+    nth: int
+    graph: int
+
+
+class Spot(NamedTuple):
+    """Where a call stands, as it is recorded.
 
     Attributes:
         checkpoint: the outermost graph's checkpoint that the superstep began with.
-        namespace: the nodes that lead to it, with the ids of their tasks.
-        step: the number of the superstep in the innermost graph.
-        attempt: how often the node was begun.
+        task: the outermost task, with its id.
+        inner: one for each graph that is called inside.
     """
 
     checkpoint: str
-    namespace: str
-    step: int
-    attempt: int
+    task: str
+    inner: tuple[Level, ...] = ()
+
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes that lead to the call, without the ids of tasks."""
+        return [path(self.task), *[level.node for level in self.inner]]
+
+
+class Place(NamedTuple):
+    """Where the running code stands.
+
+    Attributes:
+        spot: as it is recorded.
+        turns: the attempts that it is part of, outermost first.
+        watched: these are known; else the attempts round the innermost graph are not.
+    """
+
+    spot: Spot
+    turns: tuple[Turn, ...]
+    watched: bool = True
 
 
 class Mark(NamedTuple):
     """What a step key tells about the call.
 
     Attributes:
-        checkpoint, path, step: its place, the path without the ids of tasks.
-        caller: the call's id, or an empty string.
+        spot: where it was made.
+        caller: the model's id of the call, or an empty string.
+        number: which of several with equal arguments.
+        mac: the arguments' MAC, in hex.
+        apart: what else tells the call from others: a MAC in hex, UNCLEAR, or an empty string.
     """
 
-    checkpoint: str
-    path: str
-    step: int
+    spot: Spot
     caller: str
+    number: int
+    mac: str
+    apart: str = ""
+
+    @property
+    def checkpoint(self) -> str:
+        """The outermost graph's checkpoint that the call's superstep began with."""
+        return self.spot.checkpoint
+
+
+UNCLEAR: Final = "?"
+"""Nobody can tell the call from others by what it was given."""
+_UNSEEN: Final = "unseen"
 
 
 def here() -> Place | None:
     """Return the place of the running code, or None outside a graph."""
     config = ensure_config()
     metadata: Mapping[str, Any] = config.get("metadata") or {}
-    namespace = metadata.get("langgraph_checkpoint_ns")
-    if not namespace:
+    name = str(metadata.get("langgraph_checkpoint_ns") or "")
+    if not name:
         return None
-    info = _execution()
-    seen: Mapping[str, str] = (config.get("configurable") or {}).get("checkpoint_map") or {}
-    root = seen.get("") or (info.checkpoint_id if info is not None else "")
+    info, seen = _execution(), turns_at(name)
+    watched = bool(seen)
+    if not watched:
+        seen = _unwatched(name, metadata, info)
+    known = seen[0].checkpoint
+    if not known and all(is_part(seen[0], turn) for turn in seen[1:]):
+        above: Mapping[str, str] = (config.get("configurable") or {}).get("checkpoint_map") or {}
+        known = above.get("") or (info.checkpoint_id if info is not None else "")
+        seen[0].checkpoint = known
+    return Place(Spot(known, seen[0].task.name, _levels(seen)), seen, watched)
+
+
+def _unwatched(
+    name: str, metadata: Mapping[str, Any], info: ExecutionInfo | None
+) -> tuple[Turn, ...]:
+    """Return turns for a task that nobody saw begin, from what its own configuration tells."""
+    step, indexes = int(metadata.get("langgraph_step", 0)), metadata.get("langgraph_path") or ()
     attempt = info.node_attempt if info is not None else 1
-    return Place(root, str(namespace), int(metadata.get("langgraph_step", 0)), attempt)
+    outermost, nested, _ = name.partition("|")
+    head = name.rpartition("|")[0]
+    turn = Turn(Task(name), (_UNSEEN, name, attempt), (_UNSEEN, head), step, step, indexes)
+    return (Turn(Task(outermost), (_UNSEEN, outermost)), turn) if nested else (turn,)
+
+
+def _levels(seen: tuple[Turn, ...]) -> tuple[Level, ...]:
+    levels = []
+    for outer, turn in itertools.pairwise(seen):
+        graph, step, nth = 0, turn.step, turn.index
+        again = outer.number > 1  # LangGraph goes on counting where the last attempt was given up
+        if not is_part(outer, turn):
+            step -= turn.first
+        elif nth < -1:
+            nth += min(outer.called, default=0) if again else 0
+        else:
+            graph = inside(outer, turn) - (min(outer.begun, default=0) if again else 0)
+        levels.append(Level(turn.node, step, nth, graph))
+    return tuple(levels)
 
 
 def has_checkpointer(config: RunnableConfig) -> bool:
@@ -92,32 +188,25 @@ def _execution() -> ExecutionInfo | None:
         return None
 
 
-def key_of_call(place: Place, call: str, mac: bytes) -> str:
-    """Return the step key of a call that the model gave an id."""
-    head, _, last = place.namespace.rpartition("|")
-    node = last.partition(":")[0]
-    return _text(place, f"{head}|{node}" if head else node, f"call {call}", mac)
+def key(mark: Mark) -> str:
+    """Return the step key of a call."""
+    return json.dumps(mark)
 
 
-def key_of_task(place: Place, ordinal: int, mac: bytes) -> str:
-    """Return the step key of a call without an id: the ordinal-th equal one of its task."""
-    return _text(place, place.namespace, f"number {ordinal}", mac)
-
-
-def _text(place: Place, namespace: str, caller: str, mac: bytes) -> str:
-    return json.dumps([place.checkpoint, namespace, place.step, caller, mac.hex()])
-
-
-def read(key: str) -> Mark | None:
+def read(text: str) -> Mark | None:
     """Return what a step key tells; None when it is not one of this package."""
     try:
-        checkpoint, namespace, step, caller, _ = json.loads(key)
+        where, *rest = json.loads(text)
+        return Mark(spot(where), *rest)
     except (ValueError, TypeError):
         return None
-    kind, _, name = str(caller).partition(" ")
-    return Mark(checkpoint, path(namespace), step, name if kind == "call" else "")
 
 
-def path(namespace: str) -> str:
-    """Return a namespace without the ids of tasks."""
-    return "|".join(part.partition(":")[0] for part in namespace.split("|"))
+def spot(plain: Any) -> Spot:
+    """Return a spot that became plain data.
+
+    Raises:
+        ValueError, TypeError: it is none.
+    """
+    checkpoint, task, inner = plain
+    return Spot(str(checkpoint), str(task), tuple(Level(*level) for level in inner))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -25,7 +26,7 @@ from agent_saga.kit.frameworks.recorded import Recorded
 from agent_saga_langgraph import logs, owners, place, threads, travel
 from agent_saga_langgraph.asking import GraphAnswers, taken
 from agent_saga_langgraph.lineage import Lineage
-from agent_saga_langgraph.plans import Asked, Plan
+from agent_saga_langgraph.plans import ATTEMPTS, Asked, Plan
 from agent_saga_langgraph.threads import Thread
 
 logger = logging.getLogger("agent_saga.langgraph")
@@ -111,12 +112,14 @@ def _on_thread(thread: Thread, graph: str, given: Any, asked: Asked, inside: str
     left = travel.check_begin(
         thread, lineage, recorded, graph, on_branch=asked.on_branch, named=asked.key
     )
-    answers = GraphAnswers(recorded.awaits(saga))
+    awaits = recorded.awaits(saga)
+    answers = GraphAnswers(awaits)
+    attempts = awaits.get(ATTEMPTS) if isinstance(awaits, Mapping) else None
     return Plan(
         asked,
         taken(given, thread.interrupts, answers),
         saga_id=saga,
-        history=thread.history(lineage.done, resuming=resuming),
+        history=thread.history(lineage.done, attempts, resuming=resuming),
         thread=thread.id,
         answers=answers,
         left=left,

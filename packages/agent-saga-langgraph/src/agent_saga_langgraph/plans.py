@@ -24,13 +24,16 @@ from agent_saga.kit.scopes import saga_scope
 from agent_saga.runtime.composition import Runtime, process_runtime
 from agent_saga_langgraph import threads
 from agent_saga_langgraph.asking import GraphAnswers, to_keep
-from agent_saga_langgraph.attempts import History, attempts_of
+from agent_saga_langgraph.attempts import attempts_of
 from agent_saga_langgraph.effects import failing
 from agent_saga_langgraph.threads import INSIDE, LABEL, LOG, SAGA
 from agent_saga_langgraph.unseen import listening
+from agent_saga_langgraph.wishes import History
+from agent_saga_langgraph.witness import Witness, watched
 
 ON_TOOL_FAILURE = ("continue", "rollback", "ask")
 ON_BRANCH = ("refuse", "keep")
+ATTEMPTS = "attempts"
 
 
 class Asked(NamedTuple):
@@ -114,6 +117,8 @@ class Plan:
         self._thread = thread
         self._answers = answers
         self._left = left
+        self._not_repeated: list[str] = []
+        self._witness: Witness | None = None
         self.nested = nested
 
     @property
@@ -142,6 +147,7 @@ class Plan:
         if not self.nested:
             attempts_of(_engines_saga(handle), self._history)
         with contextlib.ExitStack() as stack:
+            self._witness = stack.enter_context(watched())
             stack.enter_context(failing(self._on_tool_failure))
             stack.enter_context(listening(self._kit))
             if self._answers is not None:
@@ -184,7 +190,10 @@ class Plan:
                 "no other boundary is open, and make what belongs to it a node or a tool of the "
                 "graph.",
             )
-        awaits = None if self._answers is None else to_keep(self._answers)
+        awaits = None
+        if self._answers is not None:
+            saga = _engines_saga(handle)
+            awaits = {**to_keep(self._answers), ATTEMPTS: attempts_of(saga).to_keep(saga)}
         handle.suspend(f"the graph waits on thread {self._thread!r}", awaits=awaits)
 
     def note(self) -> None:
@@ -192,6 +201,16 @@ class Plan:
         report = last_reports.get()
         if report is not None:
             report.notes += [f"beside this branch stands {name}" for name in self._left]
+            report.notes += [
+                f"the last attempt at a node did not repeat what an earlier one did: {name} stands"
+                for name in self._not_repeated
+            ]
+
+    def look_back(self, handle: SagaHandle) -> None:
+        """Take in what attempts at nodes did that the last of them did not repeat."""
+        if not self.nested and self._witness is not None:
+            saga = _engines_saga(handle)
+            self._not_repeated = attempts_of(saga).not_repeated(saga, self._witness)
 
     def check_repeated(self, handle: SagaHandle) -> None:
         """See that nothing was passed over that a lost attempt did.

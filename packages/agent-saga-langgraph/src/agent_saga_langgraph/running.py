@@ -162,6 +162,7 @@ class Run:
             NotSuspendable: it does, inside a boundary that cannot wait with it.
             ReplayConflict: a lost attempt did what this one did not repeat.
         """
+        self._plan.look_back(saga)
         if waits:
             self._plan.suspend(saga)
         self._plan.check_repeated(saga)

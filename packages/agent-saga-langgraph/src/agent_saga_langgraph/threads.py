@@ -12,22 +12,25 @@ Rules of this part:
 - A saga that waits, or whose process died, is gone on with. One that has ended is not; the thread
   of one that was undone is refused, since its state tells of effects that the world no longer has.
 - A new input on a thread that waits drops what waits: what was done there is lost to the graph.
+  So does an edit of its state, except for what the edited state tells of.
 - A run that begins at an older checkpoint, or at a copy of one, begins a branch, and a saga of its
   own; see `travel` for what must be undone before.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
-from langgraph.types import Command, Interrupt, StateSnapshot
+from langgraph.types import Command, Interrupt, PregelTask, StateSnapshot
 
 from agent_saga.domain import identity
 from agent_saga.domain.lifecycle import SagaState
 from agent_saga.errors import ConfigurationError, SagaClosed
-from agent_saga_langgraph.attempts import History
+from agent_saga_langgraph.wishes import History
 
 SAGA: Final = "agent_saga"
 """The key in a checkpoint's metadata under which the saga's id stands."""
@@ -139,18 +142,56 @@ class Thread:
         """Return the id of a saga that begins at a checkpoint of the thread."""
         return f"langgraph:{self.id}:{at}" + (f":{number}" if number > 1 else "")
 
-    def history(self, done: frozenset[str], *, resuming: bool) -> History:
+    def history(self, done: frozenset[str], kept: object, *, resuming: bool) -> History:
         """Return which supersteps were completed, and which checkpoints still count.
 
         Args:
             done: the checkpoints of the line whose superstep was completed.
+            kept: what the saga kept of its attempts when it was suspended, or None.
             resuming: the run goes on with what waits; a new input drops it instead.
         """
         dropped = {checkpoint_of(s.parent_config) for s in self.line if source_of(s) == "input"}
         if self.latest is not None and not resuming:
             dropped.add(checkpoint_of(self.latest.config))
+        told: set[str] = set()
+        for edit, edited in itertools.pairwise(self.line):
+            if by_hand(edit) and checkpoint_of(edited.config) not in done:
+                dropped.add(checkpoint_of(edited.config))
+                told |= {task.id for task in edited.tasks if is_told(task, edit)}
         known = {checkpoint_of(snapshot.config) for snapshot in self.line}
-        return History(done, known - dropped)
+        return History(done, known - dropped, told, kept)
+
+
+def is_told(task: PregelTask, snapshot: StateSnapshot) -> bool:
+    """Say whether a state that was edited holds what a task had written, and will not repeat it."""
+    if task.error is not None or task.interrupts or task.name in snapshot.next:
+        return False
+    written, values = task.result, snapshot.values
+    if not isinstance(written, Mapping) or not isinstance(values, Mapping):
+        return written is not None and _holds(values, written)
+    return all(name in values and _holds(values[name], one) for name, one in written.items())
+
+
+def _holds(value: Any, written: Any) -> bool:
+    several = isinstance(value, list) and isinstance(written, list)
+    try:
+        if several:
+            return all(any(_same(one, item) for one in value) for item in written)
+        return (isinstance(value, list) and any(_same(one, written) for one in value)) or _same(
+            value, written
+        )
+    except Exception:  # values are the user's: comparing them may do anything
+        return False
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Say whether two values are equal, or one message: in a state it has been given an id."""
+    said = [
+        (type(each), each.content, getattr(each, "tool_call_id", None))
+        for each in (one, other)
+        if isinstance(each, BaseMessage)
+    ]
+    return said[0] == said[1] if len(said) == 2 else bool(one == other)
 
 
 def checkpoint_of(config: RunnableConfig | None) -> str:

@@ -1,0 +1,170 @@
+"""What a graph has asked for, and what its checkpoints say about that. Judges; reads nothing.
+
+Rules of this part:
+
+- A wish is an effect that a graph asked for, perhaps in several attempts and at several places.
+- Within one attempt a wish is asked for once; a copy of one call of the model is that call.
+- A superstep that the graph's history holds as done is told by its state; one that the history does
+  not know is lost, and so is one whose waiting work was dropped, except for what the state tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from agent_saga_langgraph.place import UNCLEAR, Level, Mark, Place, Spot, spot
+
+if TYPE_CHECKING:
+    from agent_saga_langgraph.witness import Turn
+
+
+class History:
+    """What a graph's checkpoints say about a thread, and what an earlier run kept.
+
+    Args:
+        done: checkpoints whose superstep was completed.
+        known: checkpoints that lead to the present one, and that one, save those whose waiting work
+            was dropped.
+        told: tasks of work that was dropped, by id, whose results the state has nevertheless.
+        kept: what `Attempts.to_keep` gave an earlier run.
+    """
+
+    __slots__ = ("_done", "_known", "_met", "_told", "asked")
+
+    def __init__(
+        self,
+        done: Iterable[str] = (),
+        known: Iterable[str] = (),
+        told: Iterable[str] = (),
+        kept: object = None,
+    ) -> None:
+        self._done = frozenset(done)
+        self._known = frozenset(known)
+        self._told = frozenset(told)
+        given = kept if isinstance(kept, Mapping) else {}
+        self._met = {key: [spot(one) for one in at] for key, at in (given.get("met") or {}).items()}
+        self.asked: list[list[str]] = list(given.get("asked") or ())
+
+    def spots(self, key: str, mark: Mark) -> list[Spot]:
+        """Return where a step was asked for: where it was made, and where it was met again."""
+        return [mark.spot, *self._met.get(key, ())]
+
+    def has(self, wish: Wish) -> bool:
+        """Say whether the graph's state tells what a call did."""
+        return any(
+            one.checkpoint in self._done or one.task.partition(":")[2] in self._told
+            for one in wish.spots
+        )
+
+    def has_lost(self, wish: Wish) -> bool:
+        """Say whether the graph knows no more of any superstep in which a call was made."""
+        return all(one.checkpoint not in self._known for one in wish.spots)
+
+
+class Asked(NamedTuple):
+    """What is asked for now.
+
+    Attributes:
+        place: where.
+        call: the model's id of the call, or an empty string.
+        apart: what tells the call from others beside its arguments; see `Mark`.
+    """
+
+    place: Place
+    call: str = ""
+    apart: str = ""
+
+
+class Wish:
+    """An effect that a graph has asked for, perhaps in several attempts.
+
+    Args:
+        key: its step's key.
+        mark: what the key tells.
+        spots: where it was asked for; first, where its step was made.
+
+    Attributes:
+        seen: the turns of each attempt of this process that asked for it.
+    """
+
+    __slots__ = ("key", "mark", "seen", "spots")
+
+    def __init__(self, key: str, mark: Mark, spots: list[Spot]) -> None:
+        self.key = key
+        self.mark = mark
+        self.spots = spots
+        self.seen: list[tuple[Turn, ...]] = []
+
+    def ask(self, place: Place) -> None:
+        """Note that it is asked for."""
+        self.seen.append(place.turns)
+        if place.spot not in self.spots:
+            self.spots.append(place.spot)
+
+    def is_free(self, place: Place) -> bool:
+        """Say whether no call of this attempt has asked for it."""
+        return not any(_same_attempt(turns, place.turns) for turns in self.seen)
+
+    def is_copy(self, asked: Asked) -> bool:
+        """Say whether it was asked for by a copy of one call of the model."""
+        if not asked.call or self.mark.caller != asked.call:
+            return False
+        if not any(_is_beside(one, asked.place.spot) for one in self.spots):
+            return False
+        return all(_may_be_copies(turns, asked.place.turns) for turns in self.seen)
+
+    def is_clearly(self, asked: Asked) -> bool:
+        """Say whether it was asked for with the same, wherever that was."""
+        return self.mark.apart == asked.apart != UNCLEAR
+
+    def may_be(self, asked: Asked) -> bool:
+        """Say whether it may have been asked for with the same."""
+        return self.mark.apart == asked.apart or UNCLEAR in (self.mark.apart, asked.apart)
+
+    def is_again(self, place: Place) -> bool:
+        """Say whether the same nodes of the same task led to it, and may do so again."""
+        own = place.spot
+        return any(
+            (one.checkpoint, one.task, one.nodes) == (own.checkpoint, own.task, own.nodes)
+            and not self._was_passed(one, place)
+            for one in self.spots
+        )
+
+    def _was_passed(self, spot: Spot, place: Place) -> bool:
+        """Say whether graphs that were called inside go on from behind it, or elsewhere."""
+        levels = zip(spot.inner, place.spot.inner, place.turns[1:], strict=False)
+        for level, own, turn in levels:
+            if level == own:
+                continue
+            if min(level.nth, own.nth) < -1:
+                return True  # a task that is called is known by its number, and its result is kept
+            first = turn.first if own.step == turn.step else 0
+            return not self.seen and (level.graph != own.graph or level.step <= first)
+        return False
+
+
+def _is_beside(spot: Spot, own: Spot) -> bool:
+    """Say whether two spots are in the same superstep, at the same nodes."""
+    if spot.checkpoint != own.checkpoint or spot.nodes != own.nodes:
+        return False
+    if _supersteps(spot.inner) != _supersteps(own.inner):
+        return False
+    return not spot.inner or spot.task == own.task
+
+
+def _supersteps(levels: Iterable[Level]) -> list[tuple[int, int]]:
+    return [(level.step, level.graph) for level in levels]
+
+
+def _same_attempt(one: tuple[Turn, ...], other: tuple[Turn, ...]) -> bool:
+    for a, b in zip(one, other, strict=False):
+        if a.run != b.run:
+            return a.task.name != b.task.name
+    return True
+
+
+def _may_be_copies(one: tuple[Turn, ...], other: tuple[Turn, ...]) -> bool:
+    """Say whether two calls may be copies: of one superstep, or of two attempts at it."""
+    inside = [turn.run for turn in one[:-1]] == [turn.run for turn in other[:-1]]
+    return (inside and one[-1].graph == other[-1].graph) or not _same_attempt(one, other)

@@ -1,0 +1,253 @@
+"""Which attempt at which task of a graph the running code belongs to.
+
+LangGraph runs a task again from its first line: after an error, after an interrupt, after a crash.
+Nothing that a node sees says so of the nodes round it: a graph that is called by hand inside a node
+has new ids each time. So a callback handler watches tasks begin and end.
+
+Rules of this part:
+
+- A *turn* is one attempt at one task. The turns round the running code stand in a context variable,
+  outermost first; threads, tasks and graphs that are called inside inherit it.
+- The handler is there inside a boundary only, also where a program gives callbacks of its own.
+- It watches, and decides nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from uuid import UUID, uuid4
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.runnables.config import ensure_config
+from langchain_core.tracers.context import register_configure_hook
+
+_NODE = "graph:step:"
+"""How the tag begins that LangGraph gives the run of a node, and nothing inside the node."""
+_PUSHED = "__pregel_push"
+
+
+class Task:
+    """What may be attempted several times.
+
+    Attributes:
+        name: its namespace, ids included.
+        turns: how often it was begun here.
+        done: the turn that ended well, or None.
+    """
+
+    __slots__ = ("done", "name", "turns")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.turns = 0
+        self.done: Turn | None = None
+
+
+class Turn:
+    """One attempt at a task.
+
+    Attributes:
+        task: what is attempted; number: how often it was begun here, this time included.
+        run: which attempt it is; graph: the run of the graph that it belongs to.
+        node, step, index: the node, the superstep, and which of several tasks of it: -1 for one,
+            less than that for what another task calls.
+        first: the first superstep that the graph's run did.
+        checkpoint: the outermost graph's checkpoint that its superstep began with, once known.
+        begun: the first superstep of each graph that was called inside, by how many came before.
+        called: the numbers of the tasks that it called.
+    """
+
+    __slots__ = (
+        "begun",
+        "called",
+        "checkpoint",
+        "first",
+        "graph",
+        "index",
+        "node",
+        "number",
+        "run",
+        "step",
+        "task",
+    )
+
+    def __init__(
+        self,
+        task: Task,
+        run: object,
+        graph: object = None,
+        step: int = 0,
+        first: int = 0,
+        path: Sequence[Any] = (),
+    ) -> None:
+        task.turns += 1
+        self.task, self.number = task, task.turns
+        self.run, self.graph = run, graph
+        self.node = task.name.rpartition("|")[2].partition(":")[0]
+        self.step, self.first = step, first
+        self.index = _index(path)
+        self.checkpoint = ""
+        self.begun: dict[int, int] = {}
+        self.called: set[int] = set()
+
+
+def _index(path: Sequence[Any]) -> int:
+    """Return which of several tasks of a superstep a path of LangGraph names."""
+    if not path or path[0] != _PUSHED:
+        return -1
+    numbers = [part for part in path if isinstance(part, int) and not isinstance(part, bool)]
+    if not numbers:
+        return -1
+    return -2 - numbers[-1] if is_call(path) else numbers[-1]
+
+
+def is_call(path: Sequence[Any]) -> bool:
+    """Say whether a path of LangGraph names a task that another one calls, in the same graph."""
+    return bool(path) and path[-1] is True
+
+
+turns: contextvars.ContextVar[tuple[Turn, ...]] = contextvars.ContextVar(
+    "agent_saga_langgraph_turns", default=()
+)
+
+
+class Witness(BaseCallbackHandler):
+    """Watches the tasks of graphs begin and end.
+
+    Attributes:
+        outermost: the tasks that no other one that was watched is round, by name.
+    """
+
+    run_inline = True
+    ignore_llm = ignore_retriever = ignore_agent = ignore_chat_model = True
+    ignore_custom_event = True
+
+    def __init__(self) -> None:
+        self.outermost: dict[str, Task] = {}
+        self._tasks: dict[tuple[object, str], Task] = {}
+        self._first: dict[object, int] = {}
+        self._open: dict[UUID, tuple[Turn, ...]] = {}
+
+    def on_chain_start(
+        self,
+        serialized: Any,
+        inputs: Any,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        tags: list[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Note that a task was begun, or, inside one, where its graph stands."""
+        about: Mapping[str, Any] = metadata or {}
+        name = about.get("langgraph_checkpoint_ns")
+        if not name:
+            self._open[run_id] = ()
+            return
+        outer = self._open.get(parent_run_id) if parent_run_id is not None else None
+        if outer is None:
+            outer = turns_at(name)
+        if outer and outer[-1].task.name == name:
+            if not any(tag.startswith(_NODE) for tag in tags or ()):
+                self._open[run_id] = outer
+                _note_checkpoint(outer)
+                return
+            outer = outer[:-1]
+        turn = self._begun(name, run_id, parent_run_id, about)
+        if not outer:
+            self.outermost[name] = turn.task
+        elif turn.index < -1:
+            outer[-1].called.add(-2 - turn.index)
+        else:
+            outer[-1].begun.setdefault(inside(outer[-1], turn), turn.first)
+        self._open[run_id] = (*outer, turn)
+        turns.set((*outer, turn))
+
+    def _begun(self, name: str, run: UUID, graph: UUID | None, about: Mapping[str, Any]) -> Turn:
+        step = int(about.get("langgraph_step", 0))
+        first = self._first.setdefault(graph, step)
+        task = self._tasks.setdefault((graph, name), Task(name))
+        return Turn(task, run, graph, step, first, about.get("langgraph_path") or ())
+
+    def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        """Note that a task ended well."""
+        for turn in self._closed(run_id)[-1:]:
+            if turn.run == run_id:
+                turn.task.done = turn
+
+    def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        """Note that an attempt was given up."""
+        self._closed(run_id)
+
+    def _closed(self, run_id: UUID) -> tuple[Turn, ...]:
+        self._first.pop(run_id, None)
+        return self._open.pop(run_id, ())
+
+
+def turns_at(name: str) -> tuple[Turn, ...]:
+    """Return the turns round the running code, down to that of a task; none if it is not there.
+
+    What was called before in the same place may have left its own turns behind them.
+    """
+    seen = turns.get()
+    while seen and seen[-1].task.name != name:
+        seen = seen[:-1]
+    return seen
+
+
+def _note_checkpoint(open_turns: tuple[Turn, ...]) -> None:
+    """Keep where the outermost graph stands: a graph on a thread of its own cannot see it."""
+    turn = open_turns[0]
+    if not turn.checkpoint and len(open_turns) == 1:
+        configurable: Mapping[str, Any] = ensure_config().get("configurable") or {}
+        turn.checkpoint = str((configurable.get("checkpoint_map") or {}).get("") or "")
+
+
+def inside(outer: Turn, turn: Turn) -> int:
+    """Return how many graphs were called in a turn before the one that another turn belongs to."""
+    rest = turn.task.name.split("|")[len(outer.task.name.split("|")) : -1]
+    return int(rest[0]) if rest and rest[0].isdigit() else 0
+
+
+def is_part(outer: Turn, turn: Turn) -> bool:
+    """Say whether a turn's graph counts its supersteps inside that of another turn.
+
+    A graph that is called on a thread of its own does not.
+    """
+    return path(turn.task.name).startswith(f"{path(outer.task.name)}|")
+
+
+def path(name: str) -> str:
+    """Return a namespace without the ids of tasks, and without what counts graphs."""
+    parts = [part.partition(":")[0] for part in name.split("|")]
+    return "|".join(part for part in parts if not part.isdigit())
+
+
+_watching: contextvars.ContextVar[Witness | None] = contextvars.ContextVar(
+    "agent_saga_langgraph_witness", default=None
+)
+register_configure_hook(_watching, inheritable=True)
+
+
+@contextlib.contextmanager
+def watched() -> Iterator[Witness]:
+    """Have the tasks of all graphs watched that run inside."""
+    witness, name = _watching.get() or Witness(), _namespace()
+    within = turns_at(name)
+    if name and not within:  # the node round the boundary was begun before anybody watched
+        within = (Turn(Task(name), uuid4()),)
+    token, before = _watching.set(witness), turns.set(within)
+    try:
+        yield witness
+    finally:
+        turns.reset(before)
+        _watching.reset(token)
+
+
+def _namespace() -> str:
+    metadata: Mapping[str, Any] = ensure_config().get("metadata") or {}
+    return str(metadata.get("langgraph_checkpoint_ns") or "")

@@ -1,0 +1,119 @@
+"""A waiting thread whose state is edited: what was done there is told, met again, or undone."""
+
+from __future__ import annotations
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, RemoveMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command
+from scripted import Scripted, call
+
+from agent_saga import SagaAborted
+from agent_saga.errors import ReplayConflict
+from agent_saga_langgraph import SagaToolNode, last_report, saga_agent, saga_run_sync
+
+PROMPT = {"messages": [("user", "go on")]}
+YES = Command(resume="yes")
+THREAD = {"configurable": {"thread_id": "1"}}
+WAITS = [call("book", "c1", item="seat"), call("ask", "c2", question="shall I?")]
+
+
+class Waiting:
+    """A graph that waits beside a call that was done, and is edited."""
+
+    def __init__(self, shop, graph):
+        self.shop, self.graph = shop, graph
+        self.run(PROMPT)
+        assert last_report().outcome == "SUSPENDED"
+        self.state = graph.get_state(THREAD)
+        self.said = self.state.values["messages"][-1]
+
+    def run(self, given=None):
+        return saga_run_sync(self.graph, given, THREAD, kit=self.shop.kit)
+
+    def edit(self, *messages, as_node=None, config=THREAD):
+        self.graph.update_state(config, {"messages": list(messages)}, as_node=as_node)
+
+    def assert_undone(self, given=None):
+        with pytest.raises(SagaAborted) as failed:
+            self.run(given)
+        assert isinstance(failed.value.cause, ReplayConflict)
+        self.shop.world.assert_restored()
+
+
+@pytest.fixture
+def one_node(shop):
+    """Both calls are made in one node, which waits as a whole."""
+    builder = StateGraph(MessagesState)
+    model = Scripted(script=[WAITS, "done"])
+    builder.add_node("model", lambda state: {"messages": [model.invoke(state["messages"])]})
+    builder.add_node("tools", SagaToolNode(shop.tools, kit=shop.kit, declared=shop.declared))
+    builder.add_edge(START, "model")
+    builder.add_conditional_edges(
+        "model", lambda s: "tools" if getattr(s["messages"][-1], "tool_calls", ()) else "__end__"
+    )
+    builder.add_edge("tools", "model")
+    return Waiting(shop, builder.compile(checkpointer=InMemorySaver()))
+
+
+@pytest.fixture
+def agent(shop):
+    """Each call is a task of its own."""
+    made = create_agent(Scripted(script=[WAITS, "done"]), shop.tools, checkpointer=InMemorySaver())
+    return Waiting(shop, saga_agent(made, shop.kit, tools=shop.declared).graph)
+
+
+def other(waiting, *calls):
+    return AIMessage("", id=waiting.said.id, tool_calls=list(calls))
+
+
+def test_a_call_that_is_edited_away_is_undone_with_the_run(one_node):
+    one_node.edit(other(one_node, WAITS[1]), as_node="model")
+    one_node.run()
+    one_node.assert_undone(YES)
+
+
+def test_a_call_that_is_changed_does_not_stand_beside_its_change(one_node):
+    one_node.edit(other(one_node, call("book", "c1", item="room")), as_node="model")
+    one_node.assert_undone()
+
+
+def test_an_equal_call_with_another_id_is_the_same(one_node):
+    one_node.edit(other(one_node, call("book", "c9", item="seat")), as_node="model")
+    one_node.run()
+    assert last_report().outcome == "COMMITTED"
+    one_node.shop.world.assert_applied_once("seat")
+
+
+def test_an_edit_that_ends_the_turn_undoes_what_was_done_in_it(one_node):
+    one_node.edit(RemoveMessage(one_node.said.id), as_node="tools")
+    one_node.assert_undone()
+
+
+def test_what_the_edited_state_tells_of_is_kept(agent):
+    [done] = [task.result["messages"] for task in agent.state.tasks if task.result]
+    agent.edit(*done, ToolMessage("no", tool_call_id="c2"), as_node="tools")
+    agent.run()
+    assert last_report().outcome == "COMMITTED"
+    agent.shop.world.assert_applied_once("seat")
+
+
+@pytest.mark.parametrize("by_checkpoint", [False, True])
+def test_what_the_edited_state_has_lost_is_undone(agent, by_checkpoint):
+    config = agent.state.config if by_checkpoint else THREAD
+    agent.edit(ToolMessage("no", tool_call_id="c2"), as_node="tools", config=config)
+    told = agent.graph.get_state(THREAD).values["messages"][2:]
+    assert [message.tool_call_id for message in told] == ["c2"]
+    agent.assert_undone()
+
+
+@pytest.mark.parametrize("by_checkpoint", [False, True])
+def test_an_edit_beside_it_repeats_nothing(agent, by_checkpoint):
+    config = agent.state.config if by_checkpoint else THREAD
+    agent.edit(other(agent, *WAITS), as_node="model", config=config)
+    agent.run()
+    agent.run(YES)
+    assert last_report().outcome == "COMMITTED"
+    agent.shop.world.assert_applied_once("seat")
