@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from typing import Annotated
 
 import pytest
@@ -320,3 +321,12 @@ def test_a_durability_that_stores_nothing_on_the_way_is_warned_of_once(shop, cap
         run.invoke(PROMPT, on(thread), durability="exit")
     told = [record for record in caplog.records if "durability='exit'" in record.getMessage()]
     assert len(told) == 1
+
+
+def test_it_is_warned_of_by_its_older_name_too(shop, caplog):
+    planning._say_exit.cache_clear()
+    with warnings.catch_warnings(action="ignore"):  # LangGraph says that the name is deprecated
+        agent(shop, ["done"]).invoke(PROMPT, on("1"), checkpoint_during=True)
+        assert "durability='exit'" not in caplog.text
+        agent(shop, ["done"]).invoke(PROMPT, on("2"), checkpoint_during=False)
+    assert "durability='exit'" in caplog.text

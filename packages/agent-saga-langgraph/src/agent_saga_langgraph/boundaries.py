@@ -30,6 +30,7 @@ from agent_saga.errors import ConfigurationError, SagaSuspended
 from agent_saga.kit.frameworks.recorded import Recorded
 from agent_saga_langgraph import node_sagas
 from agent_saga_langgraph import place as places
+from agent_saga_langgraph.caches import caching
 from agent_saga_langgraph.plans import Asked, Plan
 from agent_saga_langgraph.running import Run
 from agent_saga_langgraph.telling import run_ended
@@ -96,7 +97,7 @@ class Boundary:
         try:
             with plan.scope() as saga:
                 try:
-                    with plan.entered(saga):
+                    with plan.entered(saga), caching(self._inner):
                         result = self._inner.invoke(given, config)
                 except GraphInterrupt as stopped:
                     run.paused(saga, stopped)
@@ -114,7 +115,7 @@ class Boundary:
         try:
             async with plan.scope() as saga:
                 try:
-                    with plan.entered(saga):
+                    with plan.entered(saga), caching(self._inner):
                         result = await self._inner.ainvoke(given, config)
                 except GraphInterrupt as stopped:
                     run.paused(saga, stopped)

@@ -41,6 +41,7 @@ from agent_saga.wal.encoding import mac
 from agent_saga_langgraph import place as places
 from agent_saga_langgraph.asking import interrupting
 from agent_saga_langgraph.attempts import attempts_of
+from agent_saga_langgraph.caches import check_not_cached
 from agent_saga_langgraph.telling import step_ended
 
 if TYPE_CHECKING:
@@ -152,6 +153,8 @@ class Effect:
                 "repeat the effect",
                 fix="Run the graph with saga_run(graph, …), or make it a saga_agent.",
             )
+        if not tool.reversible:
+            check_not_cached(tool.name, places.here())
         named = tool.form.named(args, kwargs)
         arguments = self._chosen(named)
         fingerprint = mac(saga.salt, arguments)

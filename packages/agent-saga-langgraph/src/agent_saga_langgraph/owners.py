@@ -55,7 +55,7 @@ def check_program(thread: Thread, recorded: Recorded, inside: str, *, resuming: 
     if program is None or program == inside:
         return
     found = recorded.program(program)
-    state = None if found is None else found.view.state
+    state = None if found is None or threads.did_nothing(found) else found.view.state
     if threads.usable(state) and state is not None:
         raise ClaimRefused(
             f"The last run of thread {thread.id!r} is a part of saga {program}, a boundary of the "
@@ -75,7 +75,9 @@ def check_free(thread: Thread, recorded: Recorded, *, resuming: bool) -> None:
         SagaClosed: it was undone.
     """
     own = thread.saga
-    if own is None or not threads.continued(thread, own, recorded.state(own), resuming=resuming):
+    if own is None or threads.did_nothing(recorded.found(own)):
+        return
+    if not threads.continued(thread, own, recorded.state(own), resuming=resuming):
         return
     raise ClaimRefused(
         f"Thread {thread.id!r} waits in a saga of its own, {identity.saga_id_of(own)}; a run "

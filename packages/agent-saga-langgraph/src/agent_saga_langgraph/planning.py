@@ -137,6 +137,13 @@ def _say_exit() -> None:
     )
 
 
+def _goes_on(thread: Thread, saga: str, recorded: Recorded, *, resuming: bool) -> bool:
+    """Say whether a run goes on with a saga; arguments and errors as for `threads.continued`."""
+    if threads.did_nothing(recorded.found(saga)):
+        return False
+    return threads.continued(thread, saga, recorded.state(saga), resuming=resuming)
+
+
 def _saga_on(thread: Thread, graph: str, recorded: Recorded, *, resuming: bool) -> str:
     """Return the id of the saga that a run on a thread begins or goes on with.
 
@@ -145,12 +152,12 @@ def _saga_on(thread: Thread, graph: str, recorded: Recorded, *, resuming: bool) 
         ConfigurationError: another graph has the thread's id.
     """
     last = thread.saga
-    if last is not None and threads.continued(
-        thread, last, recorded.state(last), resuming=resuming
-    ):
+    if last is not None and _goes_on(thread, last, recorded, resuming=resuming):
         return last
     number = 1
     while not threads.usable(recorded.state(thread.begun_at(number))):
+        if resuming and thread.waits:  # what it did may stand in the writes of the waiting work
+            _goes_on(thread, thread.begun_at(number), recorded, resuming=True)
         number += 1
     begins = thread.begun_at(number)
     owners.check_graph(thread, graph, recorded, begins)

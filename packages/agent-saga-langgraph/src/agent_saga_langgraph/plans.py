@@ -9,7 +9,7 @@ Rules of this part:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
@@ -72,6 +72,13 @@ class Asked(NamedTuple):
     def runtime(self) -> Runtime:
         """What the boundary runs on."""
         return process_runtime() if self.kit is None else self.kit.runtime
+
+
+def durability_of(options: Mapping[str, Any]) -> str | None:
+    """Return the durability that a run's options ask for, also by its older name."""
+    if options.get("checkpoint_during") is False:
+        return "exit"
+    return options.get("durability")
 
 
 class Plan:

@@ -25,9 +25,10 @@ from agent_saga.engine.handle import SagaHandle
 from agent_saga.errors import SagaSuspended
 from agent_saga.kit.agent_kit import AgentKit
 from agent_saga.kit.scopes import last_report
+from agent_saga_langgraph.caches import caching
 from agent_saga_langgraph.effects import ToolFailed
 from agent_saga_langgraph.planning import planned, planned_async
-from agent_saga_langgraph.plans import Asked, Plan
+from agent_saga_langgraph.plans import Asked, Plan, durability_of
 from agent_saga_langgraph.telling import run_ended
 
 __all__ = ["last_report", "saga_run", "saga_run_sync"]
@@ -67,12 +68,12 @@ async def saga_run(
     A crash leaves a durable record of every effect; the thread can be gone on with, or recovery
     undoes the saga.
     """
-    asked = Asked(kit, key, on_tool_failure, on_branch, options.get("durability"))
+    asked = Asked(kit, key, on_tool_failure, on_branch, durability_of(options))
     plan = await planned_async(graph, input, config, asked)
     run, result, before = Run(plan), None, last_report()
     try:
         async with plan.scope() as saga:
-            with plan.entered(saga):
+            with plan.entered(saga), caching(graph):
                 try:
                     result = await graph.ainvoke(plan.given, plan.configured(config), **options)
                 except GraphBubbleUp as stopped:
@@ -101,12 +102,12 @@ def saga_run_sync(
     Raises:
         ConfigurationError: an event loop is running on this thread.
     """
-    asked = Asked(kit, key, on_tool_failure, on_branch, options.get("durability"))
+    asked = Asked(kit, key, on_tool_failure, on_branch, durability_of(options))
     plan = planned(graph, input, config, asked)
     run, result, before = Run(plan), None, last_report()
     try:
         with plan.scope() as saga:
-            with plan.entered(saga):
+            with plan.entered(saga), caching(graph):
                 try:
                     result = graph.invoke(plan.given, plan.configured(config), **options)
                 except GraphBubbleUp as stopped:

@@ -26,8 +26,9 @@ from agent_saga.domain.report import RollbackReport
 from agent_saga.engine.boundary import last_reports
 from agent_saga.errors import SagaSuspended
 from agent_saga.kit.agent_kit import AgentKit
+from agent_saga_langgraph.caches import caching
 from agent_saga_langgraph.planning import planned, planned_async
-from agent_saga_langgraph.plans import Asked
+from agent_saga_langgraph.plans import Asked, durability_of
 from agent_saga_langgraph.running import Run
 from agent_saga_langgraph.telling import run_ended
 
@@ -65,7 +66,7 @@ async def saga_stream(
         SagaClosed: the thread's saga was undone, or has ended.
     """
     seat, before = _Seat(), last_reports.get()
-    asked = Asked(kit, key, on_tool_failure, on_branch, options.get("durability"))
+    asked = Asked(kit, key, on_tool_failure, on_branch, durability_of(options))
 
     async def run() -> None:
         try:
@@ -74,7 +75,7 @@ async def saga_stream(
             with contextlib.suppress(SagaSuspended):
                 async with plan.scope() as saga:
                     given = plan.given, plan.configured(config)
-                    with plan.entered(saga):
+                    with plan.entered(saga), caching(graph):
                         try:
                             async for item in graph.astream(*given, **options):
                                 await seat.give(item)
@@ -173,13 +174,13 @@ def saga_stream_sync(
         SagaAborted: the run failed and was undone.
         ConfigurationError: an event loop is running on this thread.
     """
-    asked = Asked(kit, key, on_tool_failure, on_branch, options.get("durability"))
+    asked = Asked(kit, key, on_tool_failure, on_branch, durability_of(options))
 
     def run() -> Generator[Any, None, None]:
         plan = planned(graph, input, config, asked)
         state, interrupted, left = Run(plan), False, False
         with contextlib.suppress(SagaSuspended), plan.scope() as saga:
-            with plan.entered(saga):
+            with plan.entered(saga), caching(graph):
                 try:
                     for item in graph.stream(plan.given, plan.configured(config), **options):
                         interrupted = interrupted or tells_of_interrupt(item)

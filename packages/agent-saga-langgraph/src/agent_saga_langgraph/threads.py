@@ -11,6 +11,7 @@ Rules of this part:
   name the log. What follows from that is judged in `owners`.
 - A saga that waits, or whose process died, is gone on with. One that has ended is not; the thread
   of one that was undone is refused, since its state tells of effects that the world no longer has.
+  If it had no effect, its state tells of none: another saga begins in its place.
 - A new input on a thread that waits drops what waits: what was done there is lost to the graph.
   So does an edit of its state, except for what the edited state tells of.
 - A run that begins at an older checkpoint, or at a copy of one, begins a branch, and a saga of its
@@ -21,16 +22,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command, Interrupt, PregelTask, StateSnapshot
 
 from agent_saga.domain import identity
-from agent_saga.domain.lifecycle import SagaState
+from agent_saga.domain.lifecycle import SagaState, StepState
 from agent_saga.errors import ConfigurationError, SagaClosed
 from agent_saga_langgraph.wishes import History
+
+if TYPE_CHECKING:
+    from agent_saga.recovery.survey import Found
 
 SAGA: Final = "agent_saga"
 """The key in a checkpoint's metadata under which the saga's id stands."""
@@ -47,6 +51,7 @@ LABEL: Final = "langgraph"
 _BY_HAND = ("update", "fork")
 """How checkpoints that no run made call their source."""
 
+_CAME_TO_NOTHING: Final = (StepState.NEW, StepState.NOT_APPLIED)
 _GOES_ON = frozenset({SagaState.RUNNING, SagaState.SUSPENDED, SagaState.RELEASED})
 
 
@@ -277,6 +282,15 @@ def goes_on(given: object) -> bool:
 def usable(state: SagaState | None) -> bool:
     """Say whether a saga can be gone on with; None is one that has no record."""
     return state is None or state in _GOES_ON
+
+
+def did_nothing(found: Found | None) -> bool:
+    """Say whether a saga was undone that had no effect: a thread's state tells of none."""
+    if found is None or found.view.state is not SagaState.ROLLED_BACK:
+        return False
+    return all(
+        step.reversible or step.state in _CAME_TO_NOTHING for step in found.view.steps.values()
+    )
 
 
 def continued(thread: Thread, saga: str, state: SagaState | None, *, resuming: bool) -> bool:
