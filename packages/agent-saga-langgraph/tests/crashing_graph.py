@@ -2,7 +2,8 @@
 
 python crashing_graph.py FOLDER DURABILITY NODE WHEN SHAPE
 
-The shape is "chain", a node for each effect, or "turn", one node that calls all three tools.
+The shape is "chain", a node for each effect; "turn", one node that calls all three tools; "asked",
+one that is asked to by a model, which gives new ids each time; or "inside", one that runs a chain.
 """
 
 from __future__ import annotations
@@ -14,9 +15,13 @@ import sys
 import time
 from pathlib import Path
 from typing import Annotated, TypedDict
+from uuid import uuid4
 
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
+
+sys.path.insert(0, str(Path(__file__).parent))
+from scripted import call
 
 from agent_saga import AgentKit, Applied, NotApplied, compensator, prober
 from agent_saga_langgraph import safe_tool, saga_run_sync
@@ -60,8 +65,16 @@ class Trip:
         self.tool = safe_tool(book, compensate=undo, prober="crashing_graph.find", kit=self.kit)
 
     def graph(self, saver):
+        if self.shape != "inside":
+            return self.chain(saver)
         builder = StateGraph(State)
-        parts = [[name] for name in NODES] if self.shape == "chain" else [NODES]
+        builder.add_node("outer", lambda state: self.chain(None).invoke({"log": []}))
+        builder.add_edge(START, "outer")
+        return builder.compile(checkpointer=saver)
+
+    def chain(self, saver):
+        builder = StateGraph(State)
+        parts = [[name] for name in NODES] if self.shape in ("chain", "inside") else [NODES]
         names = [part[0] for part in parts]
         for part in parts:
             builder.add_node(part[0], self.node(part))
@@ -73,7 +86,10 @@ class Trip:
         def run(state):
             for name in part:
                 self.die(name, "before")
-                self.tool.invoke({"item": name, "world": str(self.world.path)})
+                args = {"item": name, "world": str(self.world.path)}
+                self.tool.invoke(
+                    call("book", uuid4().hex, **args) if self.shape == "asked" else args
+                )
                 time.sleep(0.05)  # lets the checkpointer's thread get some way
                 self.die(name, "after")
             return {"log": list(part)}

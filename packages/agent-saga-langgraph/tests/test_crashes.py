@@ -89,7 +89,9 @@ PLACES = [("chain", name) for name in crashing_graph.NODES if FULL or name == "r
 
 
 @pytest.mark.parametrize("when", WHEN)
-@pytest.mark.parametrize(("shape", "node"), [*PLACES, ("turn", "car")])
+@pytest.mark.parametrize(
+    ("shape", "node"), [*PLACES, ("turn", "car"), ("asked", "car"), ("inside", "car")]
+)
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 def test_a_kill_in_any_node_repeats_no_effect_when_the_thread_goes_on(
     durability, shape, node, when, tmp_path
