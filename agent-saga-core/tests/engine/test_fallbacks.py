@@ -99,6 +99,7 @@ def test_a_call_that_went_another_way_is_not_repeated_the_first_way(tmp_path, le
     assert not ended.value.report.clean
 
 
+@pytest.mark.guarantee("FALLBACK-2")
 def test_an_inverse_made_for_the_first_way_is_not_taken_for_one_of_the_other(tmp_path):
     kit = AgentKit("pay", wal=str(tmp_path / "log"), settings=FAST)
     world = {}
@@ -129,6 +130,68 @@ def test_an_inverse_made_for_the_first_way_is_not_taken_for_one_of_the_other(tmp
         tool(1)
     assert list(world.values()) == ["master"]
     assert not ended.value.report.clean
+
+
+DIES_ON_ANOTHER_WAY = """
+import os, pathlib
+from agent_saga import AgentKit, Compensation, NotApplied, compensator
+
+kit = AgentKit("pay", wal="log")
+WORLD = pathlib.Path("world.txt")
+
+
+def note(line):
+    with WORLD.open("a") as file:
+        print(line, file=file)
+
+
+@compensator("cancel_key", null_safe=True, idempotent=True)
+def cancel_key(key):
+    note(f"cancelled {key}")
+
+
+def master(n, *, idempotency_key):
+    note(f"master {idempotency_key}")
+    os._exit(9)
+
+
+@kit.tool(
+    "COMPENSABLE",
+    compensate=cancel_key.using(key="$"),
+    fallback_action=master,
+    provisional=lambda idempotency_key: Compensation(
+        handler="cancel_key", kwargs={"key": idempotency_key}
+    ),
+)
+def pay(n, *, idempotency_key):
+    note(f"visa {idempotency_key}")
+    raise NotApplied("visa is down")
+
+
+if __name__ == "__main__":
+    with kit.transaction():
+        pay(1)
+"""
+
+
+@pytest.mark.guarantee("FALLBACK-2")
+@pytest.mark.crash
+def test_an_inverse_made_for_the_first_way_is_dropped_over_a_crash_on_the_other(tmp_path):
+    """It would undo nothing under its key, and be called an undoing of what stands."""
+    (tmp_path / "pay.py").write_text(DIES_ON_ANOTHER_WAY)
+    environ = {**os.environ, "AGENT_SAGA_SETTLE_AFTER": "0"}
+
+    def python(*words):
+        command = [sys.executable, *words]
+        return subprocess.run(
+            command, cwd=tmp_path, env=environ, check=False, capture_output=True
+        ).returncode
+
+    assert python("pay.py") == 9
+    recover = ("-m", "agent_saga.cli", "recover", "--wal-path", "log", "--import", "pay")
+    assert python(*recover) == 1
+    did = [line.split()[0] for line in (tmp_path / "world.txt").read_text().splitlines()]
+    assert did == ["visa", "master"]
 
 
 @pytest.mark.guarantee("FALLBACK-1")

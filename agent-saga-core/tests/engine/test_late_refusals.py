@@ -16,6 +16,7 @@ class Boom(Exception):
     pass
 
 
+@pytest.mark.guarantee("LATE-1")
 @pytest.mark.parametrize("retried", [False, True])
 @pytest.mark.parametrize("first_took_effect", [False, True])
 def test_a_late_refusal_of_the_second_attempt_does_not_settle_the_first(

@@ -50,6 +50,7 @@ def undone(kit, write, shelf, *, meanwhile=lambda: None):
     return ended.value.report
 
 
+@pytest.mark.guarantee("READY-1")
 @pytest.mark.parametrize("probed", [False, True])
 @pytest.mark.parametrize("away", [False, True])
 def test_a_repeated_call_is_undone_to_what_was_there_before_the_first(tmp_path, probed, away):
@@ -65,6 +66,23 @@ def test_a_repeated_call_is_undone_to_what_was_there_before_the_first(tmp_path, 
 
     report = undone(kit, write, shelf, meanwhile=leave)
     assert shelf.value == "old" or not report.clean
+
+
+@pytest.mark.guarantee("READY-1")
+def test_what_was_read_before_the_first_attempt_is_not_read_again(tmp_path):
+    shelf, told = Shelf(), []
+    kit = AgentKit("files", wal=str(tmp_path / "log"), settings=FAST)
+    write = kit.safe_tool(shelf.write, "COMPENSABLE", prepare=shelf.read, idempotent=True)
+    write.undo(idempotent=True)(shelf.restore)
+    write.probe(lambda text: Applied(None) if told else CannotTell("busy"))
+    with pytest.raises(Exception) as ended, kit.transaction():
+        for _ in range(2):
+            with contextlib.suppress(ConnectionError):
+                write("new")
+        told.append(True)
+        raise Boom
+    assert shelf.value == "old"
+    assert ended.value.report.clean
 
 
 def test_a_resumed_call_is_undone_to_what_was_there_before_the_process_died(tmp_path):
@@ -85,6 +103,7 @@ def test_a_resumed_call_is_undone_to_what_was_there_before_the_process_died(tmp_
     assert shelf.value == "old" or not report.clean
 
 
+@pytest.mark.guarantee("ANSWER-1")
 def test_what_is_no_answer_to_a_call_is_none_to_its_inverse(tmp_path):
     asked = []
     kit = AgentKit("pay", wal=str(tmp_path / "log"), settings=FAST)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from agent_saga.domain import identity
 from agent_saga.domain.lifecycle import StepState
+from agent_saga.engine.as_called import kept
 from agent_saga.engine.options import UNDO
 from agent_saga.engine.step import RECORDED, Step
 from agent_saga.engine.within import WITHIN
@@ -159,7 +160,7 @@ def _made(
     faithful: bool,
     mac: bytes,
 ) -> Step:
-    return Step(
+    step = Step(
         call.scope,
         call.tool,
         key,
@@ -175,6 +176,9 @@ def _made(
         call.owner,
         call.scope.saga.order(),
     )
+    if not faithful:  # of what the log cannot hold whole, parts are kept now: they may change
+        step.recorded = kept(call.arguments, encoded, faithful=False)
+    return step
 
 
 def _check_suspendable(tool: Tool) -> None:

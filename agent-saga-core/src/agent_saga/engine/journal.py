@@ -17,6 +17,7 @@ from agent_saga.domain.compensation import Compensation
 from agent_saga.domain.doubt import OBSERVED, Doubt, doubt_after
 from agent_saga.domain.lifecycle import SagaState, StepState, saga_after, scope_after, step_after
 from agent_saga.domain.records import Ev
+from agent_saga.engine.as_called import FIXED
 from agent_saga.engine.payloads import (
     b64,
     call_fields,
@@ -33,6 +34,7 @@ from agent_saga.wal.encoding import (
     compose,
     composed,
     count,
+    decode,
     exact,
     literal,
     masked,
@@ -209,7 +211,9 @@ def intent(step: Step) -> int:
     fields, faithful = call_fields(step)
     saga, tool = step.scope.saga, step.tool
     if tool.prepare is not None:
-        fields["prepared"] = exact(step.prepared, what=f"the prepared data of {tool.name}")
+        told = fields["prepared"] = exact(step.prepared, what=f"the prepared data of {tool.name}")
+        if type(step.prepared) not in FIXED:
+            step.prepared = decode(told)  # a tool may hold the very thing that was read
     if step.provisional is not None:
         fields["provisional"] = inverse_of(step.provisional, tool.name)
     if tool.prober_name is not None:

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from agent_saga.controls.control import CallView, Evaluate, Use, Wait
 from agent_saga.controls.gate import APPROVALS, Ask
 from agent_saga.domain.lifecycle import StepState
 from agent_saga.engine import journal
+from agent_saga.engine.as_called import FIXED
 from agent_saga.engine.asking import asked, asked_about_failure, consumed, stands
 from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.requests import Call, Ending, HandedOver, Protocol
@@ -48,7 +49,6 @@ __all__ = [
 ]
 
 log = logging.getLogger("agent_saga.engine")
-_FIXED: Final = frozenset({str, int, float, bool, bytes, type(None)})
 Verdict = Wait | Ask | BaseException | None
 
 
@@ -224,9 +224,15 @@ def told(step: Step, how: str, error: BaseException | None = None) -> Sequence[U
     return uses
 
 
-def changed(step: Step) -> RefusedError | None:
-    """Return a refusal if the arguments are no longer those that were judged."""
-    reads = step.scope.saga.engine.gate.reads_arguments or step.tool.irreversible
+def changed(step: Step, *, again: bool = False) -> RefusedError | None:
+    """Return a refusal if the arguments are no longer those that were judged.
+
+    Args:
+        step: the step.
+        again: a further attempt would be made with them; the log holds others, and whoever undoes
+            it would go by those.
+    """
+    reads = again or step.scope.saga.engine.gate.reads_arguments or step.tool.irreversible
     if not reads and not step.approved_rules:
         return None
     if _as_judged(step):
@@ -241,7 +247,7 @@ def changed(step: Step) -> RefusedError | None:
 
 def _as_judged(step: Step) -> bool:
     """Say whether the arguments are still those of the call, as far as that can be told."""
-    if not step.shown and _FIXED.issuperset(map(type, step.arguments.values())):
+    if not step.shown and FIXED.issuperset(map(type, step.arguments.values())):
         return True  # nobody else had their dict, and what is in it cannot change
     if step.encoded is not None and not step.known_mac:
         return same_arguments(step.encoded, step.arguments)

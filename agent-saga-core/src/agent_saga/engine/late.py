@@ -103,6 +103,10 @@ def _failed_late(step: Step, form: Form, ending: Ending) -> None:
     last = answered(error, step.tool.no_answer_on, running=False)
     step.answered = step.answered and last
     kind = kind_of(step, form, ending, step.args, step.kwargs)
-    # Of an earlier attempt that may have had an effect, this one's ending says nothing.
-    if kind is Kind.NOT_APPLIED and step.state is StepState.UNKNOWN and step.alone:
+    if kind is Kind.NOT_APPLIED and step.state is StepState.UNKNOWN and _speaks_for_all(step):
         journal.not_applied(step, "tool, late", evidence(error), final=True)
+
+
+def _speaks_for_all(step: Step) -> bool:
+    """Say whether no earlier attempt may have had an effect, of which this ending says nothing."""
+    return step.alone

@@ -109,7 +109,7 @@ def _made_ready(
 ) -> Protocol[BaseException | None]:
     """Do what a verdict and a tool ask for before the call; return what forbids it."""
     cut = None if verdict is None else (yield from decided(step, verdict))
-    if cut is None and step.tool.prepare is not None and step.state is not StepState.UNKNOWN:
+    if cut is None and step.tool.prepare is not None and not _has_been_ready(step):
         cut = yield from _prepared(step, step.tool.prepare)
     if cut is None and not step.tool.reversible:
         try:
@@ -121,6 +121,11 @@ def _made_ready(
     return cut
 
 
+def _has_been_ready(step: Step) -> bool:
+    """Say whether an earlier attempt may have had an effect: what was read before it stays."""
+    return step.state is StepState.UNKNOWN
+
+
 def _forbidden(step: Step, cut: BaseException) -> Protocol[Outcome]:
     """Give back what was taken for a call that did not start."""
     if step.call is not None and step.call.held is not None:
@@ -129,8 +134,9 @@ def _forbidden(step: Step, cut: BaseException) -> Protocol[Outcome]:
 
 
 def _prepared(step: Step, form: Form) -> Protocol[BaseException | None]:
-    args, kwargs = called(form, {"args": step.arguments, "idempotency_key": step.idempotency_key()})
-    step.shown = True
+    sources = step.sources()
+    asked = {name: sources[name] for name in ("args", "idempotency_key")}
+    args, kwargs = called(form, asked)
     ending: Ending = yield Call(
         form.fn,
         args,
@@ -303,7 +309,7 @@ def _between(
     if cut is not None:
         return cut
     cut = fence_cut(step) or (yield from judged_again(step))
-    return cut or changed(step)
+    return cut or changed(step, again=True)
 
 
 def _told_of_fallback(step: Step, error: BaseException) -> Protocol[BaseException | None]:
@@ -328,7 +334,7 @@ def _told_of_fallback(step: Step, error: BaseException) -> Protocol[BaseExceptio
 
 def _fallback(step: Step, form: Form, error: BaseException) -> Protocol[Outcome]:
     cut = (yield from _told_of_fallback(step, error)) or fence_cut(step)
-    cut = cut or (yield from rechecked(step)) or changed(step)
+    cut = cut or (yield from rechecked(step)) or changed(step, again=True)
     if cut is not None:
         return (yield from _ended(step, cut, Kind.NOT_APPLIED))
     step.via, step.fell_back = identity.FALLBACK, True

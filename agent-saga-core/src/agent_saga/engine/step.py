@@ -21,6 +21,7 @@ from agent_saga.domain.compensation import Compensation
 from agent_saga.domain.doubt import Doubt
 from agent_saga.domain.lifecycle import StepState, step_after
 from agent_saga.domain.report import StepLine
+from agent_saga.engine.as_called import FIXED, Kept, as_called, kept
 from agent_saga.errors import one_line
 from agent_saga.wal.encoding import mac_of
 
@@ -48,6 +49,7 @@ class Step(Struct, eq=False):
         arguments: by name, as recorded and judged; args, kwargs: as they are passed on.
         encoded, faithful: the arguments as the log will hold them, as they were at the call, and
             whether they come back equal; None when that was given up.
+        recorded: what is kept of arguments that may change while the tool runs, as they were.
         known_mac: the arguments' MAC where it is known; empty when nobody has asked for it.
         state, order, intent_order: where it stands, and its places in the undo order.
         result, prepared, compensation, provisional: what its inverse is made of.
@@ -121,6 +123,7 @@ class Step(Struct, eq=False):
     requests: tuple[ApprovalRequest, ...] = ()
     waiters: list[Callable[[], None]] | None = None
     inner: list[Step] | None = None
+    recorded: Kept = None
 
     def move(self, event: str) -> None:
         """Change the state as the lifecycle table says.
@@ -142,7 +145,12 @@ class Step(Struct, eq=False):
         """Let go of the encoded arguments; their MAC is kept where somebody may ask for it."""
         if self.keyed or self.state is not StepState.COMMITTED:
             self.known_mac = self.mac
+            self._keep()
         self.encoded = None
+
+    def _keep(self) -> None:
+        if self.recorded is None and self.encoded is not None:
+            self.recorded = kept(self.arguments, self.encoded, faithful=self.faithful)
 
     def idempotency_key(self, purpose: str = identity.FORWARD) -> str:
         """Return the key that is the same for every attempt at this purpose of this step."""
@@ -151,7 +159,13 @@ class Step(Struct, eq=False):
     def sources(self, *, keyed: bool = True) -> dict[str, Any]:
         """Return what helpers of this step may ask for by name; the key only if it is wanted."""
         self.shown = True
-        sources = {"result": self.result, "args": self.arguments, "prepared": self.prepared}
+        args = self.arguments
+        if self.recorded is None and FIXED.issuperset(map(type, args.values())):
+            args = {**args}
+        else:
+            self._keep()
+            args = as_called(args, self.recorded)
+        sources = {"result": self.result, "args": args, "prepared": self.prepared}
         if keyed:
             purpose = identity.FALLBACK if self.fell_back else identity.FORWARD
             sources["idempotency_key"] = self.idempotency_key(purpose)
@@ -179,6 +193,7 @@ class Step(Struct, eq=False):
         What was made ready for a call whose outcome is unknown stays: it is from before an effect.
         """
         self.give_up_encoded()
+        self.recorded = kept(call.arguments, None, faithful=False)
         self.scope = call.scope
         self.tool = call.tool
         self.arguments, self.args, self.kwargs = call.arguments, call.args, call.kwargs

@@ -269,9 +269,7 @@ def _learn(step: Step, record: Record, facts: Facts) -> None:
     if record.event in (Ev.STEP_INTENT, Ev.STEP_ATTEMPT):
         step.answered = False
     if record.event == Ev.STEP_ATTEMPT and facts.get("via") == identity.FALLBACK:
-        step.fell_back = True
-        if facts.get("provisional") is False:
-            step.provisional = None
+        _goes_another_way(step, facts)
     if record.event == Ev.STEP_INTENT:
         _begins(step, facts)
     if record.event in (Ev.STEP_COMMITTED, Ev.STEP_LATE):
@@ -292,6 +290,13 @@ def _learn(step: Step, record: Record, facts: Facts) -> None:
     approved = facts.get("approved_by")
     if isinstance(approved, str):
         step.approved_by = approved
+
+
+def _goes_another_way(step: Step, facts: Facts) -> None:
+    """A fallback has its own key: an inverse made for the first one undoes nothing there."""
+    step.fell_back = True
+    if facts.get("provisional") is False:
+        step.provisional = None
 
 
 def _begins(step: Step, facts: Facts) -> None:
