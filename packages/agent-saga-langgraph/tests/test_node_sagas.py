@@ -180,6 +180,37 @@ def test_a_new_message_goes_on_with_what_waits(shelf):
     shelf.shop.world.assert_stands("seat")
 
 
+def test_what_a_new_message_went_on_with_is_found_at_its_end(shelf):
+    shelf.asks = True
+    graph = shelf.graph()
+    run(graph, GO)
+    run(graph, GO)
+    run(graph, YES)
+    assert shelf.shop.world.applications() == 1
+    shelf.back(graph)
+    shelf.shop.world.assert_restored()
+
+
+def test_a_branch_that_tells_of_what_was_undone_is_not_gone_on_with(shelf):
+    graph = shelf.graph()
+    run(graph, GO)
+    end = graph.get_state(THREAD).config
+    config = shelf.back(graph)
+    with pytest.raises(SagaClosed, match="undone since"):
+        graph.invoke(GO, end)
+    graph.invoke(None, config)
+    shelf.shop.world.assert_stands("seat")
+
+
+def test_a_node_whose_undoing_failed_is_not_tried_again(shelf):
+    shelf.shop.world.fail_before(9, kind="inverse")
+    shelf.fails = True
+    with pytest.raises(SagaClosed, match="could not be undone") as refused:
+        run(shelf.graph(retry_policy=AGAIN), GO)
+    assert "agent-saga queue" in refused.value.fix
+    assert shelf.shop.world.applications() == 1
+
+
 def test_a_thread_that_was_deleted_begins_anew(shelf):
     saver = InMemorySaver()
     graph = shelf.graph(saver)

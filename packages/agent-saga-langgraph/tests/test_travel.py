@@ -349,6 +349,7 @@ STEPS = st.lists(
         st.tuples(st.just("back"), st.integers(0, 20)),
         st.tuples(st.just("go on"), st.just(0)),
         st.tuples(st.just("fail"), st.sampled_from(["book", "charge", "email"])),
+        st.tuples(st.just("inside"), st.sampled_from(["", "fails"])),
     ),
     min_size=2,
     max_size=7,
@@ -371,6 +372,13 @@ def test_world_and_state_agree_after_any_travels(steps, asks, tmp_path_factory):
         shop.kit.runtime.wal.close()
 
 
+def _in_a_boundary_of_the_program(trip, *, fails):
+    with trip.shop.kit.transaction():
+        trip.run({"log": [], "suffix": ""})
+        if fails:
+            raise RuntimeError("the program failed")
+
+
 def _travel(trip, what, how):
     """Do one thing; say whether the thread's state tells of effects that were undone."""
     trip.fails = how if what == "fail" else ""
@@ -381,6 +389,8 @@ def _travel(trip, what, how):
             rollback_to_sync(trip.graph, target, kit=trip.shop.kit)
             if not trip.graph.get_state(THREAD).interrupts:
                 trip.assert_agrees()
+        elif what == "inside":
+            _in_a_boundary_of_the_program(trip, fails=how == "fails")
         elif what == "go on":
             trip.run(Command(resume="yes") if trip.graph.get_state(THREAD).interrupts else None)
         else:

@@ -14,7 +14,7 @@ Rules of this part:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from agent_saga.engine.step import Step
     from agent_saga_langgraph.threads import Thread
 
+_NOTHING: Mapping[str, str] = {}
 _PART = (ScopeState.NEW, ScopeState.OPEN, ScopeState.LEFT)
 
 
@@ -48,6 +49,7 @@ class Lineage:
 
     Args:
         thread: all checkpoints of the thread, and its line: the target and those that led to it.
+        nodes: the checkpoint at which each saga of a node was last, by the saga's id.
     """
 
     __slots__ = (
@@ -55,6 +57,7 @@ class Lineage:
         "_completed",
         "_line",
         "_newest",
+        "_nodes",
         "_programs",
         "_sagas",
         "_scope",
@@ -62,7 +65,8 @@ class Lineage:
         "target",
     )
 
-    def __init__(self, thread: Thread) -> None:
+    def __init__(self, thread: Thread, nodes: Mapping[str, str] = _NOTHING) -> None:
+        self._nodes = nodes
         snapshots, line = thread.snapshots, thread.line
         self._programs, self._scope = thread.programs, scope_of(thread.id)
         self.target = checkpoint_of(line[0].config) if line else ""
@@ -84,8 +88,7 @@ class Lineage:
         """Say where a step stands; `UNPLACED` when its checkpoint does not tell."""
         if saga.id in self._programs and self._own_scopes(step.scope) is None:
             return Side.ELSEWHERE
-        mark = places.read(step.key[-1]) if step.key else None
-        checkpoint = "" if mark is None else mark.checkpoint
+        checkpoint = self._checkpoint(step, saga)
         if checkpoint in self.done:
             return Side.BEFORE
         if checkpoint and checkpoint == self.target:
@@ -113,8 +116,17 @@ class Lineage:
         scopes = self._own_scopes(step.scope)
         if scopes is None or any(scope.state not in _PART for scope in scopes):
             return False
+        return self._checkpoint(step, step.scope.saga) in self.done
+
+    def _checkpoint(self, step: Step, saga: Saga) -> str:
+        """Return the checkpoint that a step's superstep began with, or an empty string.
+
+        A node that goes on with what a new input dropped has it at its own.
+        """
+        if saga.id in self._nodes:
+            return self._nodes[saga.id]
         mark = places.read(step.key[-1]) if step.key else None
-        return mark is not None and mark.checkpoint in self.done
+        return "" if mark is None else mark.checkpoint
 
     def _own_scopes(self, scope: Scope) -> list[Scope] | None:
         """Return the savepoints that the thread's run opened round a step; None for another's."""

@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from langgraph.types import StateSnapshot
 
 from agent_saga.domain import identity
+from agent_saga.domain.commands import queue_command
 from agent_saga.domain.lifecycle import SagaState
-from agent_saga.errors import BranchRefused
+from agent_saga.errors import BranchRefused, SagaClosed
 from agent_saga.recovery.undo_steps import stands
 from agent_saga.state.base import one
 from agent_saga_langgraph import place as places
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from agent_saga.state.document import Doc
 
 _WAITS: Final = (SagaState.RUNNING, SagaState.SUSPENDED, SagaState.RELEASED)
-_FITS: Final = frozenset({None, SagaState.COMMITTED, *_WAITS})
+_HERE: Final = frozenset({SagaState.COMMITTED, *_WAITS})
 _UNDONE: Final = (SagaState.ROLLED_BACK, SagaState.CLOSED)
 _PATIENCE: Final = 3.0
 _PAUSE: Final = 0.02
@@ -69,11 +70,18 @@ class Node(NamedTuple):
 
 
 class Began(NamedTuple):
-    """What a node of a thread began earlier; fields as in `Node`."""
+    """A saga that a node of a thread began, or went on with last.
+
+    Attributes:
+        saga: its id.
+        path, checkpoint: where the node stood, as in `Node`.
+        place: the id that a saga has which begins there.
+    """
 
     saga: str
     path: str
     checkpoint: str
+    place: str
 
 
 def node_at(thread: str, checkpoint: str, metadata: Any) -> Node:
@@ -105,11 +113,11 @@ def _document(thread: str) -> str:
 
 
 def note(store: StateStore, node: Node, saga: str) -> None:
-    """Note, durably, that a node begins a saga."""
+    """Note, durably, that a node begins a saga, or goes on with one."""
 
     def add(doc: Doc | None) -> tuple[Doc | None, None]:
         begun = dict((doc or {}).get("nodes") or {})
-        begun[saga] = [node.path, node.checkpoint]
+        begun[saga] = [node.path, node.checkpoint, node.saga]
         return {"nodes": begun}, None
 
     key = _document(node.thread)
@@ -119,7 +127,13 @@ def note(store: StateStore, node: Node, saga: str) -> None:
 def begun_on(store: StateStore, thread: str) -> list[Began]:
     """Return what the nodes of a thread began."""
     doc = store.get(_document(thread)) or {}
-    return [Began(saga, str(path), str(at)) for saga, (path, at) in doc.get("nodes", {}).items()]
+    return [Began(saga, *map(str, where)) for saga, where in doc.get("nodes", {}).items()]
+
+
+def checkpoints_of(recorded: Recorded, thread: str) -> dict[str, str]:
+    """Return the checkpoint at which each saga of a node was last, by the log's own id."""
+    begun = begun_on(recorded.store, thread)
+    return {identity.saga_id_of(one.saga): one.checkpoint for one in begun}
 
 
 def sagas_of_nodes(thread: Thread, recorded: Recorded) -> list[Found]:
@@ -150,23 +164,57 @@ def own_saga(node: Node, recorded: Recorded) -> tuple[str, bool]:
 
     Returns:
         The id, and whether the saga has begun.
+
+    Raises:
+        SagaClosed: an earlier attempt at the node was not undone as a whole.
     """
-    number = 1
-    while recorded.state(numbered(node.saga, number)) not in _FITS:
+    begun = {one.saga: one for one in begun_on(recorded.store, node.thread)}
+    for one_begun in begun.values():
+        if one_begun.place == node.saga and recorded.state(one_begun.saga) in _HERE:
+            return one_begun.saga, True
+    number, saga = 1, node.saga
+    while saga in begun and (begun[saga].place != node.saga or _is_undone(node, saga, recorded)):
         number += 1
-    saga = numbered(node.saga, number)
-    return saga, recorded.state(saga) is not None
+        saga = numbered(node.saga, number)
+    return saga, False
+
+
+def _is_undone(node: Node, saga: str, recorded: Recorded) -> bool:
+    """Say whether an earlier attempt was undone; False if it left no record.
+
+    Raises:
+        SagaClosed: something of it stands.
+    """
+    state = recorded.state(saga)
+    if state is None or state in _UNDONE:
+        return state is not None
+    raise SagaClosed(
+        f"An earlier attempt at the node {node.path} of thread {node.thread!r} could not be undone "
+        f"as a whole: saga {identity.saga_id_of(saga)} is {state.value}.",
+        rule="undone",
+        reason="what stands of it would happen again",
+        fix=queue_command(identity.saga_id_of(saga), recorded.path),
+    )
 
 
 def earlier(node: Node, recorded: Recorded) -> list[tuple[Began, Found]]:
-    """Return what the same node did on its thread at other checkpoints, and what stands of it."""
+    """Return what a node must know of its thread's other checkpoints.
+
+    That is what stands of what the same node did, and what any node did that was undone since.
+    """
     begun = begun_on(recorded.store, node.thread)
-    others = [b for b in begun if b.path == node.path and b.checkpoint != node.checkpoint]
+    others = [one for one in begun if one.checkpoint != node.checkpoint]
     return [
         (began, saga)
         for began, saga in _found(others, recorded)
-        if any(stands(saga, step) for step in saga.view.steps)
+        if _is_missing(saga, recorded)
+        or (began.path == node.path and any(stands(saga, step) for step in saga.view.steps))
     ]
+
+
+def _is_missing(found: Found, recorded: Recorded) -> bool:
+    """Say whether a saga was undone after its node had been left."""
+    return found.view.state in _UNDONE and recorded.was_committed(found)
 
 
 def taken_over(
@@ -185,6 +233,7 @@ def taken_over(
 
     Raises:
         BranchRefused: something stands that would stand beside this run, or happen again.
+        SagaClosed: the checkpoint tells of effects that were undone.
     """
     thread = _thread(node, tuples)
     if thread is None:
@@ -194,6 +243,10 @@ def taken_over(
     done, beside = completed(thread.snapshots, thread.line), []
     for began, found in before:
         waits = found.view.state in _WAITS
+        if _is_missing(found, recorded):
+            if began.checkpoint in done:
+                raise _missing(node, began)
+            continue
         if began.checkpoint in done:
             continue
         if began.checkpoint in known:
@@ -217,6 +270,17 @@ def _refused(node: Node, begun: Iterable[Began], why: str) -> BranchRefused:
         reason="effects of another branch stand",
         fix="rollback_to(graph, config, kit=kit) undoes what came after a checkpoint; or take "
         "another thread_id. durability='sync' stores each checkpoint before the next node runs.",
+    )
+
+
+def _missing(node: Node, began: Began) -> SagaClosed:
+    return SagaClosed(
+        f"The checkpoint of thread {node.thread!r} tells of what the node {began.path} did, which "
+        f"was undone since: saga {began.saga}.",
+        rule="undone",
+        reason="the world no longer has what the state tells of",
+        fix="Go back to a checkpoint before it with rollback_to(graph, config, kit=kit), or take "
+        "another thread_id.",
     )
 
 

@@ -23,7 +23,7 @@ from langchain_core.runnables.config import ensure_config
 from agent_saga.engine.boundary import current_scope
 from agent_saga.errors import ConfigurationError
 from agent_saga.kit.frameworks.recorded import Recorded
-from agent_saga_langgraph import logs, owners, place, threads, travel
+from agent_saga_langgraph import logs, node_sagas, owners, place, threads, travel
 from agent_saga_langgraph.asking import GraphAnswers, taken
 from agent_saga_langgraph.lineage import Lineage
 from agent_saga_langgraph.plans import ATTEMPTS, Asked, Plan
@@ -102,7 +102,7 @@ def _on_thread(thread: Thread, graph: str, given: Any, asked: Asked, inside: str
     if asked.key is None:
         owners.check_log(thread, recorded)
         owners.check_program(thread, recorded, inside, resuming=resuming)
-    lineage = Lineage(thread)
+    lineage = Lineage(thread, node_sagas.checkpoints_of(recorded, thread.id))
     if inside:
         owners.check_free(thread, recorded, resuming=resuming)
         travel.check_begin(thread, lineage, recorded, graph, on_branch=asked.on_branch)

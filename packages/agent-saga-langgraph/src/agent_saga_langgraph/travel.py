@@ -32,7 +32,7 @@ from agent_saga.kit.frameworks.recorded import Recorded
 from agent_saga.recovery.survey import Found
 from agent_saga.recovery.undo_steps import check_steps, stands, undo_steps
 from agent_saga.runtime.composition import process_runtime
-from agent_saga_langgraph import owners, threads
+from agent_saga_langgraph import node_sagas, owners, threads
 from agent_saga_langgraph.lineage import Lineage, Side
 from agent_saga_langgraph.threads import Thread
 
@@ -243,7 +243,7 @@ def _wanted(config: RunnableConfig) -> str:
 
 def _rolled_back(thread: Thread, log: Recorded, graph: str, by: str, reason: str) -> RollbackReport:
     owners.check_whole(thread, log)
-    lineage = Lineage(thread)
+    lineage = Lineage(thread, node_sagas.checkpoints_of(log, thread.id))
     sagas = [(found, log.rebuilt(found)) for found in owners.sagas_of(thread, graph, log)]
     _check_missing(thread, lineage, sagas)
     parts = [_after(found, saga, lineage) for found, saga in reversed(sagas)]

@@ -67,6 +67,11 @@ class Recorded:
         return self._wal.address
 
     @property
+    def path(self) -> str:
+        """The log's directory."""
+        return self._wal.path
+
+    @property
     def store(self) -> StateStore:
         """The state store that belongs to the log."""
         return self._runtime.store
