@@ -48,7 +48,8 @@ def test_a_saga_that_has_not_ended_is_not_clean(cli: Cli, log: Any) -> None:
     shown = cli("show", "saga-1")
     assert shown.code == 1
     assert "has not ended, and its process died: NOT clean." in shown.out
-    assert f"Next: agent-saga recover --wal-path {log.path} --import MODULE" in shown.out
+    told = "Next: recovery undoes it if its process died: agent-saga recover"
+    assert f"{told} --wal-path {log.path} --import MODULE\n" in shown.out
 
 
 def test_a_suspended_saga_tells_how_it_goes_on(cli: Cli, log: Any) -> None:

@@ -87,6 +87,7 @@ def suspended_later_and_lost(log: Log) -> None:
 LOST = [undone_and_lost, taken_over_and_lost, suspended_later_and_lost]
 
 
+@pytest.mark.guarantee("RECOVER-21")
 @pytest.mark.parametrize("lose", LOST, ids=lambda lose: lose.__name__)
 def test_what_is_lost_is_a_case_that_is_closed_by_name_and_never_undone(
     log: Log, world: World, typed: Typed, lose: Callable[[Log], None]
@@ -126,6 +127,7 @@ def test_the_notifiers_are_told_of_what_is_lost(log: Log, world: World) -> None:
     assert world.undone == ["a"]
 
 
+@pytest.mark.guarantee("RECOVER-21")
 def test_a_closing_that_was_cut_short_lets_nobody_undo_it(
     log: Log, world: World, typed: Typed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,8 +32,8 @@ from agent_saga import FileSwitchStore, KillSwitch
 from agent_saga.cli.main import main
 
 COMMAND = re.compile(
-    r"agent-saga (?:show|list|status|verify|recover|undo|queue|resume|doctor|approvals|halt)"
-    r"\b[^;()\n]*"
+    r"agent-saga (?:show|list|status|verify|recover|undo|queue|resume|doctor|approvals|halt)\b.*$",
+    re.MULTILINE,
 )
 FILLED = {"NAME": "ann", "WHY": "'put right by hand'", "MODULE": "string", "SAGA": SAGA}
 WHO = ("--by", "ann", "--reason", "because")

@@ -87,6 +87,7 @@ def left(log: Log, words: tuple[str, ...], steps: str = "abc") -> None:
         other.die()
 
 
+@pytest.mark.guarantee("RECOVER-22")
 @pytest.mark.crash
 @pytest.mark.parametrize("words", [RECOVER, UNDO, RETRY], ids=lambda words: words[0])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -143,6 +144,7 @@ def test_a_second_signal_cuts_and_what_it_cut_is_not_repeated(log: Log, tmp_path
     assert [line for line in command.seen() if line.startswith("begin")] == ["begin c"]
 
 
+@pytest.mark.guarantee("RECOVER-22")
 def test_a_program_of_its_own_is_protected_too(log: Log, world: World) -> None:
     """`RecoveryDaemon` in the main thread: Ctrl-C is raised when the inverse has ended."""
     with process_handlers().isolated():

@@ -67,7 +67,7 @@ def test_in_the_process_that_committed_it(log, world):
 def test_twice_is_refused(log, world):
     committed(log)
     undo(log)
-    with pytest.raises(UndoRefused, match="ROLLED_BACK"):
+    with pytest.raises(UndoRefused, match="was undone already"):
         undo(log)
     assert world.undone == ["b", "a"]
 

@@ -1,4 +1,7 @@
-"""What a person does next about a saga that is not clean, as a sentence or a command to paste."""
+"""What a person does next about a saga that is not clean, as a sentence or a command to paste.
+
+A command ends its line, so that what is pasted is the command and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def next_step(view: SagaView, log: str, *, held: bool = False) -> str:  # noqa: 
             f"{recover_command(log, '--undo-held')}"
         )
     if view.state in _OPEN:
-        return f"{recover_command(log)} (a saga whose process lives is left alone)"
+        return f"recovery undoes it if its process died: {recover_command(log)}"
     if view.standing or view.state in (SagaState.REOPENED, SagaState.STUCK):
         return queue_command(view.id, log)
     return "nothing is left to undo; tell whoever approved what stands"

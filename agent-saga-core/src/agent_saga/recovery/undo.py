@@ -332,6 +332,11 @@ def _check(place: Place, found: Found, *, leave_the_rest: bool, to: str | None) 
             f"The records of the saga cannot be trusted: {found.problems[0]}.",
             fix=queue_command(found.id, log),
         )
+    if found.view.state is SagaState.ROLLED_BACK:
+        raise UndoRefused(
+            f"Saga {found.id} was undone already; nothing of it is left to undo.",
+            fix=show_command(found.id, log),
+        )
     if found.view.state not in _UNDONE_LATER:
         raise UndoRefused(
             f"Saga {found.id} is {found.view.state.value}; only a committed saga is undone later.",

@@ -15,7 +15,7 @@ from agent_saga.cli.place import NO_LOG, existing_log, is_there, log_path, wal_o
 from agent_saga.cli.reading import read_log
 from agent_saga.cli.recovering import as_document, opened, result_lines
 from agent_saga.cli.verdict import headline, standing_lines
-from agent_saga.domain.commands import quoted
+from agent_saga.domain.commands import queue_command, quoted
 from agent_saga.errors import RecoveryError
 from agent_saga.recovery.next_step import where_to_look
 from agent_saga.recovery.queue import RETRIED, case_of, cases_in
@@ -52,9 +52,9 @@ def list_cases(wal_path: str | None, *, as_json: bool) -> Exit:
         say_json({"log": str(path), "cases": cases, "untold": waits})
     else:
         say(f"Log: {printable(path)}")
-        say(*[f"{case.id} {printable(case.view.name)!r} {_reason(case)}" for case in found])
+        say(*[f"{_named(case.view)} {_reason(case)}" for case in found])
         for saga, error in untold:
-            say(f"{saga.id} {printable(saga.name)!r} is open: {printable(error.message)}")
+            say(f"{_named(saga)} is open: {printable(error.message)}")
             say(f"  To do: {printable(error.fix)}")
         if found or not untold:
             say(_summary(path, len(found)))
@@ -157,6 +157,8 @@ def retry(
         say_json({"log": str(path), "sagas": as_document([done])})
     else:
         say(f"Log: {printable(path)}", *result_lines([done]))
+        if done.needs_human:
+            say(f"Next: {queue_command(done.saga, str(path))}")
     return Exit.NOT_CLEAN if done.needs_human or done.stands else Exit.CLEAN
 
 
@@ -183,6 +185,12 @@ def close(saga: str, wal_path: str | None, by: str, reason: str, *, as_json: boo
     return Exit.CLEAN
 
 
+def _named(saga: SagaView) -> str:
+    """Return how people know a saga: its id, the one that its program gave, and its name."""
+    key = f" ({printable(saga.key)})" if saga.key else ""
+    return f"{printable(saga.id)}{key} {printable(saga.name)!r}"
+
+
 def _reason(case: Found) -> str:
     return printable(case_of(case))
 
@@ -190,6 +198,7 @@ def _reason(case: Found) -> str:
 def _document(case: Found) -> dict[str, object]:
     return {
         "saga": case.id,
+        "saga_id": case.view.key,
         "name": case.view.name,
         "state": case.view.state.value,
         "reason": case_of(case),

@@ -68,8 +68,9 @@ def command(
     if as_json:
         say_json({"log": str(path), "sagas": as_document([done])})
     else:
-        told = done.report.summary().splitlines() if done.report else result_lines([done])
-        say(f"Log: {printable(path)}", *[printable(line) for line in told])
+        lines = [f"Log: {printable(path)}", *result_lines([done])]
+        told = done.report.summary().splitlines() if done.report else lines
+        say(*[printable(line) for line in told])
     return Exit.NOT_CLEAN if done.needs_human or done.stands else Exit.CLEAN
 
 
