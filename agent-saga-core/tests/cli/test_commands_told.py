@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from agent_saga import AgentKit, BreakerPolicy, CircuitBreaker, CircuitOpen, set_breaker
 from agent_saga.controls.humans import document
 from agent_saga.controls.humans.document import Asked
 from agent_saga.domain.commands import completed
@@ -93,3 +94,24 @@ def test_who_answers_is_told_in_which_log(
 )  # fmt: skip
 def test_only_a_command_that_ends_a_line_is_completed(text: str, told: str) -> None:
     assert completed(text, "file:/a b") == told
+
+
+def test_a_refusal_by_a_breaker_names_the_log_of_its_program(cli: Cli, tmp_path: Path) -> None:
+    breaker = CircuitBreaker(BreakerPolicy(failure_threshold=1, cool_down=3600))
+    kit = AgentKit("k", wal=str(tmp_path / "a log"))
+    set_breaker(breaker)
+
+    @kit.tool("REVERSIBLE")
+    def look_up() -> None:
+        raise ConnectionError("down")
+
+    try:
+        with kit.transaction():
+            with pytest.raises(ConnectionError):
+                look_up()
+            with pytest.raises(CircuitOpen) as refused:
+                look_up()
+    finally:
+        set_breaker(None)
+    [told] = TOLD.findall(str(refused.value.fix))
+    assert cli(*shlex.split(told.replace("NAME", "zoe"))).code == 0

@@ -118,6 +118,8 @@ class Breaker(Control):
         self._store = store or (around.store() if shared else MemoryStateStore())
         self._refresh = REFRESH if shared else None
         self._wal = wal if wal is not None else around.wal
+        own = around.wal.address
+        self._log = own if store is None and own.startswith("file:") else ""
         self._clock = clock
         self._tools: dict[str, Counts] = {}
         self._due = -math.inf
@@ -216,7 +218,7 @@ class Breaker(Control):
             admission: Admission = answer[0]
             self._move(call.tool, answer[1])
             if not admission.admitted:
-                raise _refusal(call, admission)
+                raise _refusal(call, admission, self._log)
             call.stamp = admission.generation
             if admission.probe:
                 call.hold(BREAKER, admission.generation)
@@ -312,13 +314,13 @@ def _after(use: Use, then: Any) -> Use:
     return Use(blocking, awaiting)
 
 
-def _refusal(call: CallView, admission: Admission) -> CircuitOpen:
+def _refusal(call: CallView, admission: Admission, log: str) -> CircuitOpen:
     return CircuitOpen(
         f"{call.tool} was refused by its breaker: {admission.why}.",
         rule=BREAKER,
         reason=admission.why,
         fix=f"Wait {max(1, round(admission.wait))} s, or mend the tool and close it by hand: "
-        f"{told_command(f'breaker reset {quoted(call.tool)} --by NAME')}",
+        f"{told_command(f'breaker reset {quoted(call.tool)} --by NAME', log)}",
         control=BREAKER,
         facts={"tool": call.tool, "tries_again_after": round(admission.wait, 3)},
     )
