@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 from recovery.conftest import QUICK, SAGA, Log, World
 
-from agent_saga import AgentKit, compensator
+from agent_saga import AgentKit, SagaSuspended, compensator
 from agent_saga.domain.effective import facts_of
 from agent_saga.domain.records import Ev
 from agent_saga.plugins.registry import process_handlers
+from agent_saga.runtime import identified
 from agent_saga.wal.reader import records
 
 HANDLERS = """
 import time
 from pathlib import Path
-from agent_saga import AgentKit, compensator
-from agent_saga.domain.effective import facts_of
+from agent_saga import compensator
 
 HERE = Path(__file__).parent
 
@@ -167,6 +167,27 @@ def test_a_program_of_its_own_is_protected_too(log: Log, world: World) -> None:
             daemon = log.daemon()
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         assert log.view().clean
+
+
+def test_a_saga_that_is_resumed_is_given_up_by_an_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever stays in the process, as at a prompt, can go on with it afterwards."""
+    kit = AgentKit("resumed", wal=str(tmp_path / "log"))
+    with pytest.raises(SagaSuspended), kit.transaction(saga_id="x") as saga:
+        saga.suspend("waits")
+    real = identified._let_replay
+
+    def interrupted(saga: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        real(saga)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(identified, "_let_replay", interrupted)
+        with pytest.raises(KeyboardInterrupt), kit.transaction(saga_id="x", resume=True):
+            raise AssertionError("it was not to begin")
+    with kit.transaction(saga_id="x", resume=True) as saga:
+        assert saga.id
 
 
 # --- how long an inverse may take -----------------------------------------------------------------

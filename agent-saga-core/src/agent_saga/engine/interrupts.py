@@ -142,6 +142,18 @@ def keep(count: int = 1) -> None:
         held.kept += count
 
 
+def raise_kept() -> None:
+    """Raise the interrupt that `kept` keeps, where what it interrupts can still be given up.
+
+    Raises:
+        KeyboardInterrupt: one came, and nobody outside keeps them.
+    """
+    held = here()
+    interrupt = held.taken() if held is not None and held.installed == 1 else None
+    if interrupt is not None:
+        raise interrupt
+
+
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
     """Keep every interrupt for the length of the block.

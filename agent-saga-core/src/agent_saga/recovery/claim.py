@@ -159,6 +159,7 @@ def claimed(
             view.close()  # from here on the claim itself keeps the saga from leaving the log
             place.wal.check_fence(found.id, epoch)
             yield Claimed(found, epoch)
+            interrupts.raise_kept()
         except BaseException:
             _let_go(place, saga, epoch)
             raise
