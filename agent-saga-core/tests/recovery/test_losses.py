@@ -69,6 +69,20 @@ def taken_over_and_lost(log: Log) -> None:
         store.transact([key], rule, durable=True)
 
 
+def taken_over_and_emptied(log: Log) -> None:
+    """The same, and only the files of its log are gone; its folder and its lock are there."""
+    crashed(log)
+    other = log.past("other").begin()
+    with open_state(str(log.path)) as store:
+        key = claim_key(SAGA)
+        rule = one(key, lambda doc: raise_epoch(doc, owner=other.wal.writer, seen=1))
+        store.transact([key], rule, durable=True)
+    folder = log.path / "writers" / other.wal.writer
+    other.die()
+    for segment in folder.glob("seg-*"):
+        segment.unlink()
+
+
 def suspended_later_and_lost(log: Log) -> None:
     """A process resumed it, suspended it again, and its log is gone."""
     past = log.past().begin()
@@ -84,7 +98,7 @@ def suspended_later_and_lost(log: Log) -> None:
             store.transact([key], one(key, rule), durable=True)
 
 
-LOST = [undone_and_lost, taken_over_and_lost, suspended_later_and_lost]
+LOST = [undone_and_lost, taken_over_and_lost, taken_over_and_emptied, suspended_later_and_lost]
 
 
 @pytest.mark.guarantee("RECOVER-21")

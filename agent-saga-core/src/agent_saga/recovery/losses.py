@@ -22,7 +22,7 @@ from agent_saga.recovery.survey import Found
 from agent_saga.state.document import Doc
 from agent_saga.wal.directory import WRITERS
 from agent_saga.wal.os_port import OsPort
-from agent_saga.wal.takeover import dead_writer, has_left
+from agent_saga.wal.takeover import dead_writer, has_left, opening_of
 
 __all__ = ["is_gone", "lost"]
 
@@ -86,4 +86,6 @@ def _fault(
     if dead is None:
         return ""
     dead.close()
+    if not opening_of(path, claimer):
+        return "has lost its beginning"
     return "" if is_whole(claimer) else "was changed"
