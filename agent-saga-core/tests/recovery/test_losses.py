@@ -114,6 +114,7 @@ def test_what_is_lost_is_a_case_that_is_closed_by_name_and_never_undone(
     code, told = typed("queue", "show", SAGA)
     assert code == 1
     assert "records are lost" in told
+    assert "It did, as far as the log tells:\n  - tool_a [a]: it took effect" in told
     assert "queue retry" not in told
     assert "queue close" in told
     for words in (

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from agent_saga.cli.output import printable
 from agent_saga.cli.owners import DEAD, UNTOLD
+from agent_saga.domain.lifecycle import StepState
 from agent_saga.domain.words import SAGA_WORDS, STEP_WORDS
 from agent_saga.recovery.suspended import HOLD, UNDO, after_deadline
 
 if TYPE_CHECKING:
     from agent_saga.domain.views import SagaView, StepView
 
-__all__ = ["headline", "standing_lines"]
+__all__ = ["done_lines", "headline", "standing_lines"]
 
 _PROCESS = {
     DEAD: ", and its process died",
@@ -49,6 +50,14 @@ def standing_lines(view: SagaView) -> list[str]:
     if not lines and view.ended:
         lines.append("Nothing stands that was neither undone nor declared.")
     return lines
+
+
+def done_lines(view: SagaView) -> list[str]:
+    """Return what a saga that has not ended did, as far as its records tell."""
+    steps = [] if view.ended else view.steps.values()
+    stands = [s for s in steps if s.state is StepState.COMMITTED]
+    lines = [_line(s, "it took effect") for s in stands if not (s.reversible or s.nothing)]
+    return ["It did, as far as the log tells:", *lines] if lines else []
 
 
 def _line(step: StepView, why: str) -> str:

@@ -14,7 +14,7 @@ from agent_saga.cli.owners import Owners
 from agent_saga.cli.place import NO_LOG, existing_log, is_there, log_path, wal_option
 from agent_saga.cli.reading import read_log
 from agent_saga.cli.recovering import as_document, opened, result_lines
-from agent_saga.cli.verdict import headline, standing_lines
+from agent_saga.cli.verdict import done_lines, headline, standing_lines
 from agent_saga.domain.commands import queue_command, quoted
 from agent_saga.errors import RecoveryError
 from agent_saga.recovery.next_step import where_to_look
@@ -94,7 +94,7 @@ def show_case(saga: str, wal_path: str | None, *, as_json: bool) -> Exit:
         return Exit.NOT_CLEAN
     say(f"Log: {printable(path)}", headline(case.view))
     say(*[f"  {printable(one)}" for one in case.problems if one not in case.view.faults])
-    say(*standing_lines(case.view))
+    say(*standing_lines(case.view), *done_lines(case.view))
     say(*_ways_out(case, path))
     return Exit.NOT_CLEAN
 
