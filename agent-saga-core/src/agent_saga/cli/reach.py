@@ -15,11 +15,10 @@ from typing import Any, Final, NamedTuple
 
 from agent_saga.domain.effective import facts_of
 from agent_saga.domain.records import Ev
-from agent_saga.errors import WALError
 from agent_saga.wal.format import Record
 from agent_saga.wal.os_port import OsPort
-from agent_saga.wal.reader import scan_log, scan_writer, writers_of
-from agent_saga.wal.takeover import dead_writer
+from agent_saga.wal.reader import scan_log, scan_writer
+from agent_saga.wal.takeover import told_apart
 
 __all__ = ["InFlight", "Reach", "known_tools", "live_writers", "reached"]
 
@@ -56,20 +55,10 @@ class Reach(NamedTuple):
 
 def live_writers(path: Path) -> frozenset[str]:
     """Return the writers of a log that live; one of which that cannot be told counts as living."""
-    port = OsPort()
     if not path.is_dir():
         return frozenset()
-    return frozenset(name for name in writers_of(str(path), port) if _lives(path, name, port))
-
-
-def _lives(path: Path, writer: str, port: OsPort) -> bool:
-    try:
-        dead = dead_writer(str(path), writer, port)
-    except WALError:
-        return True
-    if dead is not None:
-        dead.close()
-    return dead is None
+    found = told_apart(str(path))
+    return found.alive | frozenset(found.untold)
 
 
 def reached(path: Path, writers: Iterable[str]) -> Reach:
