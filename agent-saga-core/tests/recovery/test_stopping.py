@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -124,6 +125,28 @@ def command_steps(words: tuple[str, ...]) -> str:
 
 
 @pytest.mark.crash
+def test_in_the_background_of_a_shell_a_signal_cuts_no_inverse_either(
+    log: Log, tmp_path: Path
+) -> None:
+    """There Ctrl-C is ignored, and stays so."""
+    left(log, UNDO)
+    command = Command(log, tmp_path, UNDO)
+    quoted = shlex.join(command.words)
+    command.words = ["/bin/sh", "-c", f"trap '' INT; exec {quoted}"]
+    with command.start() as run:
+        command.until("begin c")
+        run.send_signal(signal.SIGINT)
+        run.send_signal(signal.SIGTERM)
+        assert run.stderr is not None
+        assert "Stopping as soon as" in run.stderr.readline()
+        command.go.touch()
+        run.communicate(timeout=60)
+    assert run.returncode == 143
+    assert command.seen() == ["begin c", "end c"]
+    assert log.states()["c"] == "COMPENSATED"
+
+
+@pytest.mark.crash
 def test_a_second_signal_cuts_and_what_it_cut_is_not_repeated(log: Log, tmp_path: Path) -> None:
     left(log, UNDO)
     command = Command(log, tmp_path, UNDO)
@@ -178,9 +201,9 @@ def test_a_saga_that_is_resumed_is_given_up_by_an_interrupt(
         saga.suspend("waits")
     real = identified._let_replay
 
-    def interrupted(saga: Any) -> None:
+    def interrupted(*given: Any) -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        real(saga)
+        real(*given)
 
     with monkeypatch.context() as patched:
         patched.setattr(identified, "_let_replay", interrupted)

@@ -42,13 +42,15 @@ def stopped_by() -> int | None:
 def signals_kept() -> Iterator[None]:
     """Keep SIGINT and SIGTERM for the length of the block, where they are Python's own to take."""
     _taken.clear()
-    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL or not interrupts.install():
+    usual = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if not (usual and interrupts.install(ignored=True)):
         yield
         return
     held = interrupts.main
     held.user_code = False
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _keep)
+    signal.signal(signal.SIGTERM, _keep)
+    if not held.ignored:
+        signal.signal(signal.SIGINT, _keep)
     try:
         yield
     finally:

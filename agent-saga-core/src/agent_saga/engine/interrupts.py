@@ -66,14 +66,16 @@ class Interrupts:
         user_code: an interrupt may be raised at once.
         kept: how many came meanwhile.
         installed: how many open boundaries have taken SIGINT over; thread: the main thread's id.
+        ignored: SIGINT is ignored all the while.
     """
 
-    __slots__ = ("installed", "kept", "thread", "user_code")
+    __slots__ = ("ignored", "installed", "kept", "thread", "user_code")
 
     def __init__(self) -> None:
         self.installed = 0
         self.thread = 0
         self.user_code = True
+        self.ignored = False
         self.kept = 0
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
@@ -100,15 +102,23 @@ def here() -> Interrupts | None:
     return None
 
 
-def install() -> bool:
-    """Take SIGINT over; return whether that was done and must be undone with `remove`."""
+def install(*, ignored: bool = False) -> bool:
+    """Take SIGINT over; return whether that was done and must be undone with `remove`.
+
+    Args:
+        ignored: also where it is ignored, as in the background of a shell; it stays ignored, and
+            other signals can be kept.
+    """
     if threading.current_thread() is not threading.main_thread():
         return False
-    if not main.installed and signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    before = signal.getsignal(signal.SIGINT)
+    is_ignored = ignored and before is signal.SIG_IGN
+    if not (main.installed or is_ignored or before is signal.default_int_handler):
         return False
     if not main.installed:
-        main.user_code, main.kept = True, 0
-        signal.signal(signal.SIGINT, main.handle)
+        main.user_code, main.kept, main.ignored = True, 0, is_ignored
+        if not is_ignored:
+            signal.signal(signal.SIGINT, main.handle)
     main.installed += 1
     main.thread = threading.get_ident()
     return True
@@ -123,7 +133,8 @@ def remove() -> None:
     main.installed -= 1
     if main.installed:
         return
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if not main.ignored:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     kept = main.taken()
     if kept is not None:
         raise kept
