@@ -54,6 +54,19 @@ def marks(log: Log) -> list[str]:
         return [key for key, _ in store.scan(PREFIX)]
 
 
+def test_of_a_saga_that_nobody_can_take_over_a_person_is_told_too(log: Log) -> None:
+    past = log.past().begin()
+    past.applied("a")
+    past.die()
+    (log.path / "writers" / past.wal.writer / "lock").unlink()
+    told: list[Any] = []
+    for _ in range(2):
+        daemon(log, mail=told.append).sweep()
+    [case] = told
+    assert (case.saga, case.state) == (SAGA, "RUNNING")
+    assert "cannot be told" in case.reason
+
+
 @pytest.mark.guarantee("NOTIFY-1")
 def test_a_new_case_is_told_once_over_passes_and_restarts(log: Log) -> None:
     orphan(log)

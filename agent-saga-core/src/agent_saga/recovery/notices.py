@@ -6,6 +6,7 @@ Rules of this part:
   that dies in between, and two daemons at once, tell a case twice; nobody misses it.
 - A case that changes (another state, other steps that may stand) is a new one. What is no case any
   more is forgotten.
+- A saga that nobody takes over, since nobody can tell whether its process lives, is told of too.
 - A notifier runs on a thread of the pool and for a bounded time. One that raises is called again
   later and later; one that does not end is not called again by this process. A store that cannot be
   used, and whatever else goes wrong here, stops neither the pass nor the other notifiers.
@@ -26,7 +27,7 @@ from agent_saga.plugins.notifiers import Case, Notifier
 from agent_saga.recovery.cases import case_of
 from agent_saga.recovery.claim import Place
 from agent_saga.recovery.pauses import pause_after
-from agent_saga.recovery.queue import cases_in
+from agent_saga.recovery.queue import cases_in, untold_in
 from agent_saga.recovery.survey import Found
 from agent_saga.state.base import one
 from agent_saga.state.document import Doc
@@ -82,16 +83,17 @@ class Notices:
     def _told(self, path: str, notifiers: Mapping[str, Notifier]) -> bool:
         """Tell every notifier of every case; return whether all of them know of all."""
         place = self._place()
-        found = {case.id: case for case in cases_in(path, place.proofs)}
+        found = {saga.id: (saga, error.message) for saga, error in untold_in(path)}
+        found |= {case.id: (case, case_of(case)) for case in cases_in(path, place.proofs)}
         store = place.store
         known = dict(store.scan(PREFIX))
         for key in known.keys() - {f"{PREFIX}{saga}" for saga in found}:
             store.transact([key], one(key, lambda _: (None, None)), durable=False)
         whole = True
-        for case in found.values():
+        for case, reason in found.values():
             told = _told_of(known.get(f"{PREFIX}{case.id}"), case)
             for name in notifiers.keys() - told:
-                done = self._call(name, notifiers[name], _case(path, case))
+                done = self._call(name, notifiers[name], _case(path, case, reason))
                 whole = whole and done
                 if done:
                     self._note(case, name)
@@ -158,9 +160,7 @@ def _mark(case: Found) -> str:
     return sha256(joined(parts)).hexdigest()[:32]
 
 
-def _case(path: str, found: Found) -> Case:
+def _case(path: str, found: Found, reason: str) -> Case:
     view = found.view
     command = queue_command(found.id, path)
-    return Case(
-        found.id, view.name, view.state.value, case_of(found), view.began, view.last, path, command
-    )
+    return Case(found.id, view.name, view.state.value, reason, view.began, view.last, path, command)

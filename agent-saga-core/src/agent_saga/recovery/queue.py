@@ -36,9 +36,19 @@ from agent_saga.recovery.suspended import awaits_human
 from agent_saga.state.address import open_state
 from agent_saga.state.claims import claim_key
 from agent_saga.wal.encoding import masked
-from agent_saga.wal.takeover import dead_writer, dead_writers
+from agent_saga.wal.takeover import dead_writer, dead_writers, told_apart
 
-__all__ = ["RETRIED", "case_of", "cases_in", "close_case", "is_case", "named", "retry_case", "said"]
+__all__ = [
+    "RETRIED",
+    "case_of",
+    "cases_in",
+    "close_case",
+    "is_case",
+    "named",
+    "retry_case",
+    "said",
+    "untold_in",
+]
 
 RETRIED: Final = frozenset({SagaState.PARTIAL, SagaState.STUCK, SagaState.REOPENED})
 """The states from which what is left of a case can be undone; an overdue suspended saga can too."""
@@ -64,6 +74,25 @@ def cases_in(path: str, proofs: Proofs | None = None) -> list[Found]:
     return sorted(filter(is_case, proved), key=lambda saga: saga.view.began)
 
 
+def untold_in(path: str) -> list[tuple[Found, WALError]]:
+    """Return the open sagas of which nobody can tell whether their owner lives.
+
+    Nobody takes them over. Each comes with the reason, which says what can be done.
+
+    Raises:
+        WALError: the directory as a whole is no log that can be read.
+    """
+    told: list[tuple[Found, WALError]] = []
+    if not told_apart(path).untold:
+        return told
+    for found in survey(path, dead=dead_writers(path)).sagas.values():
+        try:
+            _lives_surely(path, found)
+        except WALError as error:
+            told.append((found, error))
+    return told
+
+
 def _may_be_case(found: Found) -> bool:
     """Whether a saga is a case, or becomes one when its records prove to be changed."""
     return is_case(found) or recoverable(found) or unsettled(found)
@@ -71,12 +100,16 @@ def _may_be_case(found: Found) -> bool:
 
 def _lives(path: str, found: Found) -> bool:
     """Whether the process that owns the saga lives; what cannot be told is shown."""
-    if found.view.state not in OWNED or not found.effective.owner:
-        return False
     try:
-        dead = dead_writer(path, found.effective.owner)
+        return _lives_surely(path, found)
     except WALError:
         return False
+
+
+def _lives_surely(path: str, found: Found) -> bool:
+    if found.view.state not in OWNED or not found.effective.owner:
+        return False
+    dead = dead_writer(path, found.effective.owner)
     if dead is not None:
         dead.close()
     return dead is None

@@ -18,14 +18,13 @@ from agent_saga.cli.verdict import done_lines, headline, standing_lines
 from agent_saga.domain.commands import queue_command, quoted
 from agent_saga.errors import RecoveryError
 from agent_saga.recovery.next_step import where_to_look
-from agent_saga.recovery.queue import RETRIED, case_of, cases_in
+from agent_saga.recovery.queue import RETRIED, case_of, cases_in, untold_in
 from agent_saga.recovery.suspended import awaits_human
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from agent_saga.domain.views import SagaView
-    from agent_saga.errors import WALError
     from agent_saga.recovery.survey import Found
 
 __all__ = ["command"]
@@ -45,31 +44,22 @@ def list_cases(wal_path: str | None, *, as_json: bool) -> Exit:
     told too. Exits with 1 while there is anything, and with 3 if there is no log.
     """
     path = log_path(wal_path)
-    found, untold = cases_in(str(path)), _untold(path)
+    found, untold = cases_in(str(path)), untold_in(str(path))
     if as_json:
         cases = [_document(case) for case in found]
-        waits = [{"saga": saga.id, "name": saga.name, "reason": str(e)} for saga, e in untold]
+        waits = [{"saga": s.id, "name": s.view.name, "reason": str(e)} for s, e in untold]
         say_json({"log": str(path), "cases": cases, "untold": waits})
     else:
         say(f"Log: {printable(path)}")
         say(*[f"{_named(case.view)} {_reason(case)}" for case in found])
         for saga, error in untold:
-            say(f"{_named(saga)} is open: {printable(error.message)}")
+            say(f"{_named(saga.view)} is open: {printable(error.message)}")
             say(f"  To do: {printable(error.fix)}")
         if found or not untold:
             say(_summary(path, len(found)))
     if found or untold:
         return Exit.NOT_CLEAN
     return Exit.CLEAN if is_there(path) else Exit.NOTHING_VERIFIABLE
-
-
-def _untold(path: Path) -> list[tuple[SagaView, WALError]]:
-    """Return the open sagas of processes of which nobody can tell whether they live, and why."""
-    owners = Owners(path)
-    if not (is_there(path) and owners.writers.untold):
-        return []
-    told = [(saga, owners.why_untold(saga)) for saga in read_log(path).sagas.values()]
-    return [(saga, error) for saga, error in told if error is not None]
 
 
 def _summary(path: Path, found: int) -> str:
