@@ -114,7 +114,7 @@ def test_an_interrupted_undo_is_finished_by_recovery_too(log, world, monkeypatch
     daemon = log.daemon()
     monkeypatch.setattr(claiming, "_let_go", lambda *args: None)
 
-    def dies(*args):
+    def dies(*args, **how):
         raise Killed
 
     with monkeypatch.context() as dying:
