@@ -221,3 +221,16 @@ def test_a_revocation_is_told_as_json(cli, tmp_path):
     grant = store.grant("wire.send", approver="ann", seconds=3600)
     told = cli("approvals", "revoke", grant, "--approver", "ben", "--json").document
     assert told["revoked"] == {"id": grant, "tool": "wire.send", "approver": "ann", "calls": 0}
+
+
+@pytest.mark.parametrize("words", [["list"], ["challenge", "a" * 32]])
+def test_arguments_that_somebody_nested_without_end_hide_no_request(
+    cli, request_of, tmp_path, words
+):
+    request_of()
+    store = FileApprovalStore(tmp_path / "agent-saga.wal")
+    key, nested = document.key_of("a" * 32), "[" * 100_000
+    store.state.transact([key], one(key, lambda doc: ({**doc, "arguments": nested}, None)))
+    told = cli("approvals", *words, "--json").document
+    (shown,) = told["pending"] if "pending" in told else [told["request"]]
+    assert shown["arguments"] == nested

@@ -16,6 +16,7 @@ from pathlib import Path
 from agent_saga import (
     AgentKit,
     AlreadyDecided,
+    ApprovalDenied,
     ApprovalGateway,
     ApprovalPolicy,
     BudgetLimit,
@@ -146,6 +147,31 @@ def approved(folder):
     return "done"
 
 
+def granted(folder):
+    FileApprovalStore(folder / "log").grant("wire", approver="ann", seconds=600)
+    return "done"
+
+
+def revoked(folder):
+    store = FileApprovalStore(folder / "log")
+    grants = store.grants()
+    if not grants:
+        return "nothing"
+    store.revoke(grants[0]["id"], approver="ben")
+    return "done"
+
+
+def covered(folder):
+    """Act if a standing grant covers it; nobody is told, so that nobody else says yes."""
+    kit, wire = wiring(folder, Nobody, 0.2)
+    try:
+        with kit.transaction(reraise=True):
+            wire(amount=5)
+    except ApprovalDenied:
+        return "denied"
+    return "done"
+
+
 def halted(folder):
     KillSwitch(FileSwitchStore(folder / "log")).halt("*", reason="r", by="b")
     return "done"
@@ -174,7 +200,8 @@ def charged(folder):
     return "over"
 
 
-DOES = {one.__name__: one for one in (wired, asked, approved, halted, lifted, charged)}
+_ALL = (wired, asked, approved, granted, revoked, covered, halted, lifted, charged)
+DOES = {one.__name__: one for one in _ALL}
 
 
 def once(what, number, folder):

@@ -113,6 +113,18 @@ def test_an_agent_that_is_killed_anywhere_acts_once_and_asks_until_it_is_answere
         assert effects(folder) == (1 if again == "done" else effects(folder))
 
 
+@pytest.mark.guarantee("APPROVE-8")
+def test_a_revocation_that_is_killed_holds_or_does_not(tmp_path, does):
+    for folder, end in every_death(tmp_path, does, "revoked", before=["granted"]):
+        held = len(FileApprovalStore(folder / "log").grants())
+        assert held == 0 or (held == 1 and end == "killed"), "what was acknowledged holds"
+        assert does("covered", folder) == ("done" if held else "denied")
+        assert effects(folder) == held
+        assert does("revoked", folder) == ("done" if held else "nothing")
+        assert does("covered", folder) == "denied"
+        assert effects(folder) == held
+
+
 @pytest.mark.guarantee("LIMIT-1")
 def test_a_charge_that_is_killed_anywhere_leaves_too_little_and_never_too_much(tmp_path, does):
     for folder, end in every_death(tmp_path, does, "charged"):

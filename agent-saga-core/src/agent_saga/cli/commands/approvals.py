@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from agent_saga.cli.output import counted, note, printable, say, say_json
 from agent_saga.cli.place import NO_LOG, existing_log, is_there, log_path, wal_option
 from agent_saga.cli.story import moment
 from agent_saga.controls.humans.grants import Offer
+from agent_saga.controls.humans.notice import plain
 from agent_saga.errors import AgentSagaError, ApprovalError
 from agent_saga.recovery.askers import UNTOLD
 from agent_saga.runtime.stores import FileApprovalStore
@@ -334,9 +334,4 @@ def _sum_of(grant: Doc) -> str:
 
 
 def _document(doc: Doc) -> dict[str, Any]:
-    shown = dict(doc)
-    try:
-        shown["arguments"] = json.loads(doc["arguments"])
-    except ValueError:
-        shown["arguments"] = doc["arguments"]
-    return shown
+    return {**doc, "arguments": plain(doc["arguments"])}

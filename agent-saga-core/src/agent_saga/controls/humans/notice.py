@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from agent_saga.state.document import Doc
 
-__all__ = ["Notice", "Notifier"]
+__all__ = ["Notice", "Notifier", "plain"]
 
 
 class Notice:
@@ -74,7 +74,7 @@ class Notice:
             "tool": self.tool,
             "rule": self.rule,
             "reason": self.reason,
-            "arguments": _plain(self.arguments),
+            "arguments": plain(self.arguments),
             "requesters": list(self.requesters),
             "deadline": self.until,
             "level": self.level,
@@ -91,8 +91,9 @@ class Notifier(Protocol):
         """Tell people; may be asynchronous. What it raises counts as not told."""
 
 
-def _plain(text: str) -> Any:
+def plain(text: str) -> Any:
+    """Return the arguments that a text shows; the text itself if it was cut, or is another's."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
