@@ -30,10 +30,12 @@ def words(what: str, value: object, *, longest: int = 1000) -> str:
     Raises:
         ConfigurationError: it is no text, is blank, or is too long.
     """
-    if not isinstance(value, str) or not seen(value.strip()) or len(value) > longest:
+    if not isinstance(value, str) or not value.strip() or len(value) > longest:
         raise ConfigurationError(
             f"{what} is a text of 1 to {longest} characters that is not blank, not {shown(value)}."
         )
+    if not seen(value):
+        raise ConfigurationError(f"{what} has no visible character: {shown(value)}.")
     return value.strip().encode("utf-8", "backslashreplace").decode()
 
 

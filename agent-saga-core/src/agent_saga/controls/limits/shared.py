@@ -9,7 +9,8 @@ Rules of this part:
   with the next call that uses the same count, so that a call costs one transaction.
 - The log is the truth: what stands in announcements is counted, even where the store has lost it.
   Before a process counts for the first time, `upkeep` looks whether the store is behind. A store
-  that was emptied meanwhile says so in the transaction itself, and is counted anew first.
+  that was emptied meanwhile has no counts: before one begins anew, the store has to say that it was
+  not emptied. Else it is counted anew first.
 - Transactions survive the death of the process, not necessarily a power loss: see `upkeep`.
 """
 
@@ -50,6 +51,9 @@ from agent_saga.wal.os_port import restart_after_fork
 __all__ = ["FileLimitStore", "LimitStore", "SharedTaken", "count_key"]
 
 _REMEMBERED: Final = 4096
+_UNSURE: Final = object()
+"""Answers that a count is not there: nobody has used it, or the store was emptied."""
+
 _BEHIND: Final = object()
 """Answers that the store does not count what the log announced."""
 
@@ -239,6 +243,9 @@ class LimitStore:
     ) -> Use:
         every = [*keys, META]
 
+        def quick(docs: Docs) -> Change[Any]:
+            return Change(_UNSURE) if None in docs.values() else rule(docs)
+
         def checked(docs: Docs) -> Change[Any]:
             if not is_kept_up(docs[META], self._wal, self._now()):
                 return Change(_BEHIND)
@@ -246,7 +253,9 @@ class LimitStore:
 
         def blocking() -> Any:
             self._make_ready()
-            answer = self.state.transact(every, checked, durable=False)
+            answer = self.state.transact(keys, quick, durable=False)
+            if answer is _UNSURE:
+                answer = self.state.transact(every, checked, durable=False)
             if answer is _BEHIND:
                 self._make_ready(again=True)
                 answer = self.state.transact(every, checked, durable=False)
@@ -255,7 +264,9 @@ class LimitStore:
         async def awaiting() -> Any:
             if not self._ready:
                 await asyncio.to_thread(self._make_ready)
-            answer = await self.state.async_transact(every, checked, durable=False)
+            answer = await self.state.async_transact(keys, quick, durable=False)
+            if answer is _UNSURE:
+                answer = await self.state.async_transact(every, checked, durable=False)
             if answer is _BEHIND:
                 await asyncio.to_thread(self._make_ready, again=True)
                 answer = await self.state.async_transact(every, checked, durable=False)
