@@ -8,7 +8,8 @@ Rules of this part:
   carries out itself cannot be wrapped: it is refused, unless it is declared to be a read.
 - An agent that is a tool is a savepoint: when its run fails, what it did is undone before the outer
   model reads of the failure.
-- The clone is of a subclass of the agent's class and can be cloned again.
+- The clone is of a subclass of the agent's class and can be cloned again. Tools that come to it
+  later, whoever brings them, are steps, too; one that nobody declared ends the run.
 """
 
 from __future__ import annotations
@@ -84,6 +85,16 @@ class SagaAgent:
 
     saga_care: Any
 
+    async def get_all_tools(self, run_context: Any) -> list[Any]:
+        """Return the agent's tools as steps, with those that came to it later.
+
+        Raises:
+            UndeclaredTool: nothing says what some of them do to the world.
+            ConfigurationError: one of them cannot be wrapped.
+        """
+        tools = await super().get_all_tools(run_context)  # type: ignore[misc]
+        return self.saga_care.wrapped_late(tools)  # type: ignore[no-any-return]
+
     async def get_mcp_tools(self, run_context: Any) -> list[Any]:
         """Return the tools of the agent's MCP servers, as steps.
 
@@ -114,12 +125,17 @@ class Care:
         self.may_wait = False
         self._declared = declared
         self._clones: dict[int, tuple[Any, Any]] = {}
+        self._late: dict[int, tuple[Any, Any]] = {}
         self._remote: dict[str, Effect] = {}
 
     # --- what must be declared ------------------------------------------------------------------
 
-    def check(self, agent: Any) -> None:
+    def check(self, agent: Any, *, late: bool = False) -> None:
         """Refuse tools that nobody declared, or that cannot be wrapped.
+
+        Args:
+            agent: the agent, looked at with all that it leads to.
+            late: it came to the run later; there are other tools beside its own.
 
         Raises:
             UndeclaredTool, ConfigurationError: so it is.
@@ -135,7 +151,7 @@ class Care:
             raise undeclared(list(dict.fromkeys(missing)))
         for tool in tools:
             self._check_fit(tool)
-        if not servers and not any(map(_leads_nowhere, agents)):
+        if not late and not servers and not any(map(_leads_nowhere, agents)):
             check_named(names, self._declared)
 
     def _check_fit(self, tool: Any) -> None:
@@ -188,7 +204,7 @@ class Care:
         async def handed(ctx: Any, text: str) -> Any:
             agent = await invoke(ctx, text)
             if id(agent) not in self._clones and not is_bounded(agent):
-                self.check(agent)
+                self.check(agent, late=True)
             return self.clone(agent)
 
         made = dataclasses.replace(handoff, on_invoke_handoff=handed)
@@ -196,6 +212,32 @@ class Care:
         if target is not None:
             made._agent_ref = weakref.ref(self.clone(target))  # noqa: SLF001 - see `seams`
         return made
+
+    # --- tools that come later ------------------------------------------------------------------
+
+    def wrapped_late(self, tools: list[Any]) -> list[Any]:
+        """Return the tools that an agent has now, as steps.
+
+        Raises:
+            UndeclaredTool, ConfigurationError: some are not declared, or cannot be wrapped.
+        """
+        new = [tool for tool in tools if not is_wrapped(tool) and not _is_agent(tool)]
+        missing = [tool.name for tool in new if self._declaration(tool.name) is None]
+        if missing:
+            raise undeclared(list(dict.fromkeys(missing)))
+        for tool in new:
+            self._check_fit(tool)
+        return [self._found_late(tool) for tool in tools]
+
+    def _found_late(self, tool: Any) -> Any:
+        if is_wrapped(tool):
+            return tool
+        if id(tool) not in self._late:
+            inner = seams.agent_behind(tool) if _is_agent(tool) else None
+            if inner is not None:
+                self.check(inner, late=True)
+            self._late[id(tool)] = (tool, self._tool(tool))
+        return self._late[id(tool)][1]
 
     # --- tools of MCP servers -------------------------------------------------------------------
 

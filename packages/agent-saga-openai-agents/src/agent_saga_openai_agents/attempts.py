@@ -6,7 +6,8 @@ Rules of this part, in this order:
    is asked before it is made.
 2. A call that equals one without a known outcome is that one: a blind retry, by whomever, also of
    what the program called itself.
-3. In a saga that is gone on with: an equal call that was recorded and stands, and whose answer the
+3. In a saga that has ended all that was recorded is given again, in order, also what was read. In
+   a saga that is gone on with: an equal call that was recorded and stands, and whose answer the
    run's history does not hold, is that one, in order, whatever its id: the answer was lost, and
    the model was asked anew. What was undone meanwhile is none of these.
 4. What an earlier, lost attempt did and the new one neither knows nor repeats is not passed over:
@@ -16,6 +17,7 @@ Rules of this part, in this order:
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Container
 from typing import TYPE_CHECKING
 
@@ -41,7 +43,8 @@ class Attempts:
     def __init__(self, saga: Saga, known: Container[str] = (), kept: Container[str] = ()) -> None:
         self._lock = threading.Lock()
         self._found: dict[tuple[str, str], str] = {}
-        recorded = [step for step in saga.keyed.values() if stands(step)]
+        self._runs: Counter[calls.Path] = Counter()
+        recorded = [s for s in saga.keyed.values() if stands(s) or saga.read_only]
         self._left = attempts.Left(
             s for s in recorded if s.id not in kept and not _is_known(s, known)
         )
@@ -77,6 +80,19 @@ class Attempts:
         open_ended = [step for step in same if unsettled(step)]
         lost = [step for step in same if step in self._left]
         return next(iter([*open_ended, *lost]), None)
+
+    def run_inside(self, path: calls.Path) -> calls.Path:
+        """Return where the calls of a run are that begins inside another boundary.
+
+        Models may use the same call ids in each run: the second run at a place has one of its own.
+
+        Args:
+            path: the calls that it is made inside of; empty where the program itself runs it.
+        """
+        with self._lock:
+            self._runs[path] += 1
+            number = self._runs[path]
+        return path if number == 1 else (*path, f"run {number}")
 
     def began_inside(self, saga: Saga, path: calls.Path) -> bool:
         """Say whether steps of an earlier attempt were made inside a call."""
@@ -118,7 +134,14 @@ _attempts: attempts.PerSaga[Attempts] = attempts.PerSaga()
 
 
 def attempts_of(
-    saga: Saga, known: Container[str] | None = None, kept: Container[str] = ()
+    saga: Saga, known: Container[str] = (), kept: Container[str] = (), *, anew: bool = False
 ) -> Attempts:
-    """Return which steps of a saga may return; begun anew when a history is given."""
-    return _attempts.of(saga, lambda: Attempts(saga, known or (), kept), anew=known is not None)
+    """Return which steps of a saga may return.
+
+    Args:
+        saga: the engine's saga.
+        known: see `Attempts`; counts when they are begun.
+        kept: see `Attempts`; counts when they are begun.
+        anew: a run goes on with the saga.
+    """
+    return _attempts.of(saga, lambda: Attempts(saga, known, kept), anew=anew)

@@ -103,6 +103,18 @@ class Call:
         self.failed: Exception | None = None
         self.released = False
 
+    @staticmethod
+    def around(path: Path, outer: Call | None) -> Call:
+        """Return what the calls of a run are made inside of, where that is no call of a model.
+
+        Args:
+            path: the place of the run.
+            outer: the call that it is made inside of, or None.
+        """
+        made = Call("", path, None)
+        made.released = outer is not None and outer.released
+        return made
+
     @property
     def inside(self) -> Path:
         """The path of calls that are made inside this one."""

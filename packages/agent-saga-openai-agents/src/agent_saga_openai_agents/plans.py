@@ -32,7 +32,7 @@ from agent_saga.kit.frameworks.boundaries import boundary, runtime_of, saga_of
 from agent_saga.kit.frameworks.recorded import Recorded
 from agent_saga_openai_agents.asking import Answer, RunAnswers, noted, waiting_for
 from agent_saga_openai_agents.attempts import attempts_of, standing
-from agent_saga_openai_agents.calls import Run, answered, running
+from agent_saga_openai_agents.calls import Call, Run, answered, calling, running
 
 _GOES_ON = (SagaState.RUNNING, SagaState.SUSPENDED, SagaState.RELEASED)
 
@@ -106,18 +106,21 @@ class Plan:
     @contextlib.contextmanager
     def entered(self, handle: SagaHandle) -> Iterator[None]:
         """Let the steps of this run know what they must; entered inside the boundary."""
-        outer = running.get() if self.nested else None
-        if outer is None:
-            goes_on = isinstance(self.given, RunState) and self._answers is not None
-            kept = self._answers.steps if goes_on and self._answers is not None else ()
-            attempts_of(saga_of(handle), self._known, kept)
-        token = running.set(outer or self.run)
+        outer, call = (running.get(), calling.get()) if self.nested else (None, None)
+        goes_on = isinstance(self.given, RunState) and self._answers is not None
+        kept = self._answers.steps if goes_on and self._answers is not None else ()
+        attempts = attempts_of(saga_of(handle), self._known, kept, anew=not self.nested)
+        if self.nested:
+            outside = () if call is None else call.inside
+            call = Call.around(attempts.run_inside(outside), call)
+        token, around = running.set(outer or self.run), calling.set(call)
         try:
             with contextlib.ExitStack() as stack:
                 if self._answers is not None:
                     stack.enter_context(answering(self._answers))
                 yield
         finally:
+            calling.reset(around)
             running.reset(token)
 
     def denied(self) -> Answer | None:

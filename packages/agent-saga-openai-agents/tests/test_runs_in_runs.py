@@ -1,0 +1,151 @@
+"""Runs inside boundaries and runs, with call ids that models use again; and runs that are read."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from agents import Agent, function_tool, handoff
+from scripted import Scripted, call
+from test_agents import agent_of, book, run
+
+from agent_saga import SagaAborted
+from agent_saga.errors import UndeclaredTool
+from agent_saga_openai_agents import read_only, saga_agent, saga_run, saga_run_sync
+
+SAME_ID = [call("book", "call_0", item="seat")]
+
+
+def under_care(shop, script, tools=None, declared=None, **options):
+    return saga_agent(
+        agent_of(shop, script, tools, **options), shop.kit, tools=declared or shop.declared
+    )
+
+
+class TestOneTransaction:
+    """Two runs that order the same are two orders, whatever ids their models give the calls."""
+
+    @pytest.mark.parametrize("turn", [lambda: SAME_ID, lambda: book("seat")], ids=["same", "own"])
+    @pytest.mark.parametrize("at_once", [False, True])
+    def test_equal_calls_of_two_runs_are_two(self, shop, turn, at_once):
+        async def case():
+            runs = [saga_run(under_care(shop, [turn(), "done"]), "go on") for _ in range(2)]
+            async with shop.kit.transaction():
+                if at_once:
+                    await asyncio.gather(*runs)
+                else:
+                    [await one for one in runs]
+
+        asyncio.run(case())
+        shop.world.assert_stands("seat", "seat")
+
+    def test_equal_calls_of_two_runs_in_one_tool_are_two(self, shop):
+        @function_tool
+        async def delegate(item: str) -> str:
+            """Let two agents do it side by side."""
+            runs = [saga_run(under_care(shop, [SAME_ID, "in"]), "go on") for _ in range(2)]
+            await asyncio.gather(*runs)
+            return item
+
+        outer = agent_of(shop, [[call("delegate", item="x")], OSError("down")], [delegate])
+        with pytest.raises(SagaAborted) as failed:
+            run(shop, outer, {"delegate": read_only()})
+        assert failed.value.report.clean
+        assert shop.world.undone() == ["seat", "seat"]
+
+    def test_a_transaction_that_is_gone_on_with_repeats_no_effect(self, shop):
+        for _ in range(2):
+            with shop.kit.transaction(saga_id="two-runs", resume=True):
+                for _ in range(2):
+                    saga_run_sync(under_care(shop, [book("seat"), "done"]), "go on")
+        shop.world.assert_stands("seat", "seat")
+
+
+def test_a_finished_run_is_given_again_with_what_it_read(shop):
+    read = []
+
+    @function_tool
+    def look(item: str) -> str:
+        """Look."""
+        read.append(item)
+        return item
+
+    declared = {**shop.declared, "look": read_only()}
+    for _ in range(2):
+        script = [[call("look", item="seat")], book("seat"), "done"]
+        agent = under_care(shop, script, [shop.book, shop.fails, look], declared)
+        assert saga_run_sync(agent, "go on", key="order-17").final_output == "done"
+    assert read == ["seat"]
+    shop.world.assert_applied_once("seat")
+
+
+class TestToolsThatComeLater:
+    """A bare tool in an agent under care would have effects that no saga knows of."""
+
+    @pytest.fixture
+    def late(self, shop):
+        @function_tool
+        def late(item: str) -> dict:
+            """Come late."""
+            return shop.world.do(item)
+
+        return late
+
+    def script(self):
+        return [book("seat"), [call("late", item="late")], OSError("down")]
+
+    @pytest.mark.parametrize("how", ["appended", "cloned"])
+    def test_one_that_nobody_declared_ends_the_run(self, shop, late, how):
+        agent = under_care(shop, self.script())
+        if how == "cloned":
+            agent = agent.clone(tools=[*agent.tools, late])
+        else:
+            agent.tools.append(late)
+        with pytest.raises(SagaAborted) as failed:
+            saga_run_sync(agent, "go on")
+        assert isinstance(failed.value.cause, UndeclaredTool)
+        shop.world.assert_untouched()
+
+    def test_one_that_a_tool_brings_ends_the_run_before_it_runs(self, shop, late):
+        @function_tool
+        def learn(item: str) -> str:
+            """Learn another tool."""
+            agent.tools.append(late)
+            return item
+
+        script = [book("seat"), [call("learn", item="x")], *self.script()[1:]]
+        declared = {**shop.declared, "learn": read_only()}
+        agent = under_care(shop, script, [shop.book, shop.fails, learn], declared)
+        with pytest.raises(SagaAborted) as failed:
+            saga_run_sync(agent, "go on")
+        assert isinstance(failed.value.cause, UndeclaredTool)
+        shop.world.assert_restored()
+
+    def test_one_that_is_declared_is_a_step(self, shop, late):
+        shown = function_tool(lambda item: item, name_override="late")
+        declared = {**shop.declared, "late": shop.declared["book"]}
+        agent = under_care(shop, self.script(), [shop.book, shop.fails, shown], declared)
+        agent.tools[-1] = late
+        with pytest.raises(SagaAborted) as failed:
+            saga_run_sync(agent, "go on")
+        assert isinstance(failed.value.cause, OSError)
+        assert shop.world.undone() == ["late", "seat"]
+
+    def test_an_agent_that_becomes_a_tool_later_is_under_care(self, shop):
+        inner = Agent(name="B", model=Scripted([book("room"), "in"]), tools=[shop.book])
+        agent = under_care(shop, [[call("ask", input="q")], OSError("down")])
+        agent.tools.append(inner.as_tool("ask", "Ask."))
+        with pytest.raises(SagaAborted):
+            saga_run_sync(agent, "go on")
+        assert shop.world.undone() == ["room"]
+
+
+def test_an_agent_that_shows_only_in_the_run_need_not_have_all_tools(shop):
+    other = Agent(name="B", model=Scripted([book("room"), OSError("down")]), tools=[shop.book])
+    made = handoff(other)
+    made._agent_ref = None
+    first = agent_of(shop, [[call("transfer_to_b", "h1")]], handoffs=[made])
+    with pytest.raises(SagaAborted) as failed:
+        run(shop, first)
+    assert isinstance(failed.value.cause, OSError)
+    shop.world.assert_restored()
