@@ -7,8 +7,8 @@ Rules of this part, in this order:
 2. CrewAI shows a tool no id of its call. So a step is known by its place, its tool and arguments,
    and by which of such calls it is.
 3. A new attempt of an agent (after an error, or after a guardrail said no) may do again what the
-   earlier attempts did: its equal calls are theirs, in order. Two equal calls of one attempt are
-   two.
+   earlier attempts did: its equal calls are theirs, in order, and so are those in the bodies of its
+   tools, of whole crews that they run. Two equal calls of one attempt are two.
 4. After a crash or a wait the run begins again: its equal calls are the recorded ones, in order.
    A flow that goes on after a human's feedback does not begin again: its calls are new ones.
 5. What an earlier part of a run did, and the part that began again did not, is not passed over:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from agent_saga.engine.saga import Saga
     from agent_saga.engine.step import Step
     from agent_saga.engine.tool import Tool
+    from agent_saga_crewai.runs import Execution
 
 
 class Attempts:
@@ -46,7 +47,7 @@ class Attempts:
         self._lock = threading.Lock()
         self._numbers: Counter[tuple[object, ...]] = Counter()
         self._asked: Counter[tuple[Place, str]] = Counter()
-        self._made: dict[str, object] = {}
+        self._made: dict[str, Execution] = {}
         self._seen: set[Place] = set()
         wanted = None if again is None else frozenset(again)
         recorded = [(step, mark) for step in saga.keyed.values() if (mark := _read(step))]
@@ -63,7 +64,7 @@ class Attempts:
             self._asked.update(_questions(saga))
 
     def key(
-        self, saga: Saga, tool: Tool, place: Place, execution: object, mac: bytes
+        self, saga: Saga, tool: Tool, place: Place, execution: Execution, mac: bytes
     ) -> str | None:
         """Return the key of a call; None for a step without one that it may be.
 
@@ -95,13 +96,15 @@ class Attempts:
             self._asked[place, asked] += 1
             return json.dumps([*place, asked, "question", self._asked[place, asked]])
 
-    def begin(self, saga: Saga, place: Place, execution: object) -> None:
+    def begin(self, saga: Saga, place: Place, execution: Execution) -> None:
         """Note that an attempt begins: what earlier ones did may come again."""
         with self._lock:
             self._seen.add(place)
             for step in tuple(saga.keyed.values()):
-                own = self._made.get(step.key[-1]) is execution and _at(step) == place
-                if own and stands(step):
+                made = self._made.get(step.key[-1])
+                own = made is execution and _at(step) == place
+                inner = made is not None and made.is_inside(execution, place)
+                if (own or inner) and stands(step):
                     self._left.add(step)
 
     def left(self, saga: Saga) -> list[str]:

@@ -37,7 +37,7 @@ from agent_saga.kit.frameworks.boundaries import check_kit
 from agent_saga.wal.encoding import mac
 from agent_saga_crewai.asking import HumanAsked, question_of
 from agent_saga_crewai.attempts import attempts_of
-from agent_saga_crewai.runs import Run, RunEnded, located
+from agent_saga_crewai.runs import Run, RunEnded, in_body_of, located
 from agent_saga_crewai.telling import step_ended
 
 calling: contextvars.ContextVar[Any] = contextvars.ContextVar(
@@ -92,7 +92,8 @@ class Effect:
             try:
                 call = self._invocation(scope, run, context, args, kwargs)
                 self._check_answer(run, call)
-                value = call.run()
+                with _body(run, context):
+                    value = call.run()
             except Exception as error:
                 question = self._question(run, error)
                 if question is not None:
@@ -115,7 +116,8 @@ class Effect:
             try:
                 call = self._invocation(scope, run, context, args, kwargs)
                 self._check_answer(run, call)
-                value = await call.start()
+                with _body(run, context):
+                    value = await call.start()
             except (Exception, asyncio.CancelledError) as error:
                 if isinstance(error, asyncio.CancelledError) and failures.is_cancelled():
                     raise
@@ -263,6 +265,14 @@ def _inside(scope: Scope) -> Iterator[None]:
     finally:
         current_scope.reset(token)
         calling.reset(call)
+
+
+def _body(run: Run | None, context: Any) -> contextlib.AbstractContextManager[None]:
+    """Let the code inside be the body of an agent's call."""
+    if run is None or context is None:
+        return contextlib.nullcontext()
+    agent, task = context.agent, context.task
+    return in_body_of(run.execution(agent, task), run.place(agent, task, context.crew))
 
 
 def tool_of(context: Any) -> Any:

@@ -55,16 +55,31 @@ class RunEnded(ToolExecutionFailedError, HookAborted):
 
 
 class Execution:
-    """One execution of a crew, of an agent without a crew, or of a flow's method.
+    """One execution of a crew, of an agent without a crew, of a flow's method, or of a tool's body.
 
     Args:
         method: the flow's method that it is, or that it is inside of.
+        outer: the execution that it is inside of, or None.
+        caller: where the call was made whose body it is; None where it is no tool's.
     """
 
-    __slots__ = ("method",)
+    __slots__ = ("caller", "method", "outer")
 
-    def __init__(self, method: str = "") -> None:
+    def __init__(
+        self, method: str = "", outer: Execution | None = None, caller: Place | None = None
+    ) -> None:
         self.method = method
+        self.outer = outer
+        self.caller = caller
+
+    def is_inside(self, execution: Execution, caller: Place) -> bool:
+        """Say whether it is the body, or in the body, of a call made in an execution at a place."""
+        found: Execution | None = self
+        while found is not None:
+            if found.outer is execution and found.caller == caller:
+                return True
+            found = found.outer
+        return False
 
 
 class Run:
@@ -202,7 +217,7 @@ class Run:
         with self._lock:
             found = self._executions.get((around, id(agent)))
             if found is None or (executor is not None and found[0] is not executor):
-                found = (executor, Execution(around.method))
+                found = (executor, Execution(around.method, around))
                 self._executions[around, id(agent)] = found
             return found[1]
 
@@ -224,7 +239,23 @@ def _here() -> Execution:
 
 def executing(method: str | None = None) -> None:
     """Note that an execution begins in this context; of this method, or inside the present one."""
-    _execution.set(Execution(_here().method if method is None else method))
+    around = _here()
+    _execution.set(Execution(around.method if method is None else method, around))
+
+
+@contextlib.contextmanager
+def in_body_of(execution: Execution, caller: Place) -> Iterator[None]:
+    """Let the code inside be the body of a call.
+
+    Args:
+        execution: what the call belongs to.
+        caller: where it is made.
+    """
+    token = _execution.set(Execution(_here().method, execution, caller))
+    try:
+        yield
+    finally:
+        _execution.reset(token)
 
 
 def current_run() -> Run | None:
@@ -236,7 +267,8 @@ def current_run() -> Run | None:
 def entered(run: Run) -> Iterator[None]:
     """Let the code inside be a run."""
     token = _run.set(run)
-    began = _execution.set(Execution(_here().method))
+    around = _here()
+    began = _execution.set(Execution(around.method, around))
     with _lock:
         _going.add(run)
     try:
