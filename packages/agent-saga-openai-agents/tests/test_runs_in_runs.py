@@ -149,3 +149,29 @@ def test_an_agent_that_shows_only_in_the_run_need_not_have_all_tools(shop):
         run(shop, first)
     assert isinstance(failed.value.cause, OSError)
     shop.world.assert_restored()
+
+
+@pytest.mark.parametrize("by", ["run", "agent"])
+def test_a_run_inside_a_tool_is_undone_where_it_alone_was_asked_to_be(shop, by):
+    inside = []
+
+    @function_tool
+    async def delegate(item: str) -> str:
+        """Let another agent do it, or nothing."""
+        script = [book("seat"), [call("fails", item=item)], "in"]
+        how = {"on_tool_failure": "rollback"}
+        agent = agent_of(shop, script)
+        inner = saga_agent(agent, shop.kit, tools=shop.declared, **(how if by == "agent" else {}))
+        try:
+            await saga_run(inner, "go on", **(how if by == "run" else {}))
+        except SagaAborted as aborted:
+            inside.append(aborted.cause)
+        return item
+
+    outer = agent_of(
+        shop, [[call("delegate", item="x")], book("room"), "done"], [delegate, shop.book]
+    )
+    declared = {"delegate": read_only(), "book": shop.declared["book"]}
+    assert run(shop, outer, declared).final_output == "done"
+    assert [type(one) for one in inside] == [RuntimeError]
+    shop.world.assert_stands("room")

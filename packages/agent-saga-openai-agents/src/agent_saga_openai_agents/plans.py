@@ -113,7 +113,7 @@ class Plan:
         if self.nested:
             outside = () if call is None else call.inside
             call = Call.around(attempts.run_inside(outside), call)
-        token, around = running.set(outer or self.run), calling.set(call)
+        token, around = running.set(self._run_in(outer)), calling.set(call)
         try:
             with contextlib.ExitStack() as stack:
                 if self._answers is not None:
@@ -122,6 +122,20 @@ class Plan:
         finally:
             calling.reset(around)
             running.reset(token)
+
+    def _run_in(self, outer: Run | None) -> Run:
+        """Return what the tools of this run see as their run, inside another one.
+
+        It is the outer one, whose policy holds for all that it leads to; but where only this run is
+        to be undone by a tool's failure, it is this one.
+        """
+        if outer is None:
+            return self.run
+        if self.run.on_tool_failure != "rollback" or outer.on_tool_failure == "rollback":
+            return outer
+        self.run.waits, self.run.questions = outer.waits, outer.questions
+        self.run.before_turn = outer.before_turn
+        return self.run
 
     def denied(self) -> Answer | None:
         """Return a human's no to going on after a tool's failure."""

@@ -154,8 +154,8 @@ class Started:
                 did not repeat.
         """
         stop = self.plan.run.stop
-        if stop is not None and not self.plan.nested:
-            if not isinstance(stop, ApprovalPending):
+        if stop is not None:
+            if self.plan.nested or not isinstance(stop, ApprovalPending):
                 raise stop.cause if isinstance(stop, RunLeft) else stop
             question = {**stop.question, "call": ""}
             self.plan.run.questions[str(stop.question["id"])] = question
