@@ -39,3 +39,14 @@ class Scripted(BaseChatModel):
             raise said
         text, calls = (said, []) if isinstance(said, str) else ("", list(said))
         return ChatResult(generations=[ChatGeneration(message=AIMessage(text, tool_calls=calls))])
+
+
+class Deciding(Scripted):
+    """Says what follows from the messages, with other ids each time."""
+
+    def _generate(self, messages, *args, **kwargs):
+        turn = self.script[sum(message.type == "ai" for message in messages)]
+        if not isinstance(turn, str):
+            turn = [call(each["name"], **each["args"]) for each in turn]
+        player = Scripted(script=[turn])
+        return player._generate(messages, *args, **kwargs)

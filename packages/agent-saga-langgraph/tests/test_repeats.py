@@ -17,7 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint, task
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, RetryPolicy, Send, interrupt
-from scripted import Scripted, call
+from scripted import Deciding, Scripted, call
 
 from agent_saga import SagaAborted
 from agent_saga.errors import ReplayConflict
@@ -82,7 +82,9 @@ class Again:
         return builder.compile(checkpointer=InMemorySaver() if stored else None)
 
     def run(self, graph, given, **options):
-        options = {"kit": self.shop.kit, "durability": self.durability, **options}
+        options = {"kit": self.shop.kit, **options}
+        if graph.checkpointer is not None:
+            options["durability"] = self.durability
         if self.asynchronous:
             result, self.report = asyncio.run(reported(saga_run(graph, given, THREAD, **options)))
             return result
@@ -251,17 +253,6 @@ def test_an_agent_that_stops_inside_goes_on_and_repeats_nothing(shop, asynchrono
 
     assert again.through(again.graph(node))["log"] == ["done"]
     again.assert_booked("seat", "seat", "seat")
-
-
-class Deciding(Scripted):
-    """Says what follows from the messages, with other ids each time."""
-
-    def _generate(self, messages, *args, **kwargs):
-        turn = self.script[sum(message.type == "ai" for message in messages)]
-        if not isinstance(turn, str):
-            turn = [call(each["name"], **each["args"]) for each in turn]
-        player = Scripted(script=[turn])
-        return player._generate(messages, *args, **kwargs)
 
 
 def test_tasks_that_are_called_are_known_by_their_number(again):

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from agent_saga.domain import identity
+from agent_saga.domain.lifecycle import StepState
 from agent_saga.errors import ReplayConflict
 from agent_saga.kit.frameworks.attempts import (
     PerSaga,
@@ -164,7 +165,8 @@ class Attempts:
         asked = []
         for (tool, _), wishes in tuple(self._wishes.items()):
             for wish in tuple(wishes):
-                if _step(saga, tool, wish.key) is None:
+                step = _step(saga, tool, wish.key)
+                if step is None or step.state is StepState.NEW:
                     asked.append([tool, wish.key])
                 elif len(wish.spots) > 1:
                     met[wish.key] = json.loads(json.dumps(wish.spots[1:]))

@@ -7,7 +7,7 @@ Rules of this part:
   several tasks. A task that LangGraph repeats has all of these again; the ids of inner tasks it
   has not, and they are no part of it.
 - A graph that is called inside on a thread of its own counts its supersteps over all calls: there
-  a superstep counts from the first of this call.
+  a superstep counts from the first of this call, unless the call goes on from a checkpoint.
 - A step key is the place, the model's id of the call if it has one, the ordinal among equal ones,
   and the arguments' MAC. Whether a call is a step with another key is said in `attempts`.
 - A call outside any graph has no place; the engine counts it by itself.
@@ -46,13 +46,22 @@ class Level(NamedTuple):
     Attributes:
         node, step, nth: the node, the superstep, and which of several tasks of it: -1 for one,
             less than that for what another task calls.
-        graph: how many graphs the task had called before this one.
+        graph: how many graphs the task had called before this one; -1 for one on a thread of its
+            own that goes on from a checkpoint.
+        at: the superstep as the graph counts it; it makes no difference.
     """
 
     node: str
     step: int
     nth: int
     graph: int
+    at: int = 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Level) and self[:4] == other[:4]
+
+    def __hash__(self) -> int:
+        return hash(self[:4])
 
 
 class Spot(NamedTuple):
@@ -153,12 +162,12 @@ def _levels(seen: tuple[Turn, ...]) -> tuple[Level, ...]:
         graph, step, nth = 0, turn.step, turn.index
         again = outer.number > 1  # LangGraph goes on counting where the last attempt was given up
         if not is_part(outer, turn):
-            step -= turn.first
+            graph, step = (-1, step) if turn.resumed else (0, step - turn.first)
         elif nth < -1:
             nth += min(outer.called, default=0) if again else 0
         else:
             graph = inside(outer, turn) - (min(outer.begun, default=0) if again else 0)
-        levels.append(Level(turn.node, step, nth, graph))
+        levels.append(Level(turn.node, step, nth, graph, turn.step))
     return tuple(levels)
 
 

@@ -139,6 +139,8 @@ class Wish:
                 continue
             if min(level.nth, own.nth) < -1:
                 return True  # a task that is called is known by its number, and its result is kept
+            if turn.resumed and own.graph < 0:
+                return level.at < turn.first
             first = turn.first if own.step == turn.step else 0
             return not self.seen and (level.graph != own.graph or level.step <= first)
         return False

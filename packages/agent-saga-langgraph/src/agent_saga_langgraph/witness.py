@@ -20,9 +20,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables.config import ensure_config
 from langchain_core.tracers.context import register_configure_hook
+from langgraph.callbacks import GraphCallbackHandler, GraphResumeEvent
 
 _NODE = "graph:step:"
 """How the tag begins that LangGraph gives the run of a node, and nothing inside the node."""
@@ -54,7 +54,7 @@ class Turn:
         run: which attempt it is; graph: the run of the graph that it belongs to.
         node, step, index: the node, the superstep, and which of several tasks of it: -1 for one,
             less than that for what another task calls.
-        first: the first superstep that the graph's run did.
+        first: the first superstep that the graph's run did; resumed: it went on from a checkpoint.
         checkpoint: the outermost graph's checkpoint that its superstep began with, once known.
         begun: the first superstep of each graph that was called inside, by how many came before.
         called: the numbers of the tasks that it called.
@@ -69,6 +69,7 @@ class Turn:
         "index",
         "node",
         "number",
+        "resumed",
         "run",
         "step",
         "task",
@@ -89,6 +90,7 @@ class Turn:
         self.node = task.name.rpartition("|")[2].partition(":")[0]
         self.step, self.first = step, first
         self.index = _index(path)
+        self.resumed = False
         self.checkpoint = ""
         self.begun: dict[int, int] = {}
         self.called: set[int] = set()
@@ -114,7 +116,7 @@ turns: contextvars.ContextVar[tuple[Turn, ...]] = contextvars.ContextVar(
 )
 
 
-class Witness(BaseCallbackHandler):
+class Witness(GraphCallbackHandler):
     """Watches the tasks of graphs begin and end.
 
     Attributes:
@@ -130,6 +132,7 @@ class Witness(BaseCallbackHandler):
         self._tasks: dict[tuple[object, str], Task] = {}
         self._first: dict[object, int] = {}
         self._open: dict[UUID, tuple[Turn, ...]] = {}
+        self._resumed: set[object] = set()
 
     def on_chain_start(
         self,
@@ -171,7 +174,13 @@ class Witness(BaseCallbackHandler):
         step = int(about.get("langgraph_step", 0))
         first = self._first.setdefault(graph, step)
         task = self._tasks.setdefault((graph, name), Task(name))
-        return Turn(task, run, graph, step, first, about.get("langgraph_path") or ())
+        turn = Turn(task, run, graph, step, first, about.get("langgraph_path") or ())
+        turn.resumed = graph in self._resumed
+        return turn
+
+    def on_resume(self, event: GraphResumeEvent) -> None:
+        """Note that a graph goes on from a checkpoint; said before any of its tasks is begun."""
+        self._resumed.add(event.run_id)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Note that a task ended well."""
@@ -185,6 +194,7 @@ class Witness(BaseCallbackHandler):
 
     def _closed(self, run_id: UUID) -> tuple[Turn, ...]:
         self._first.pop(run_id, None)
+        self._resumed.discard(run_id)
         return self._open.pop(run_id, ())
 
 
