@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import json
 import sys
 from pathlib import Path
 
@@ -21,10 +22,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 from scripted import Scripted, call
 
 from agent_saga import RetryPolicy
-from agent_saga.controls.waiting import WaitingApprovals
 from agent_saga_autogen import (
+    AutoGenApprovals,
     SagaWorkbench,
+    Waiting,
+    approve,
+    ask_human,
     compensable,
+    deny,
     irreversible,
     read_only,
     saga_agent,
@@ -34,6 +39,8 @@ from agent_saga_autogen import (
     saga_tool,
 )
 from agent_saga_testing.integration.driver import AgentDriver, Call, Ended
+from agent_saga_testing.integration.elsewhere import agent_of
+from agent_saga_testing.integration.tools import Tools
 
 
 class Recipe:
@@ -41,6 +48,18 @@ class Recipe:
 
     def __init__(self, agent, kit, options):
         self.agent, self.kit, self.options = agent, kit, options
+
+
+class TeamRecipe(Recipe):
+    """A team, and how it is run; another object for each run."""
+
+    @property
+    def agent(self):
+        return self._made()
+
+    @agent.setter
+    def agent(self, made):
+        self._made = made
 
 
 def turn(said):
@@ -85,23 +104,35 @@ class AssistantDriver(AgentDriver):
             given["key"] = options.key or "the-run"
         return given
 
+    @property
+    def place(self):
+        return self.folder / "state.json"
+
     def ended(self, result):
+        if isinstance(result, Waiting):
+            self.place.write_text(json.dumps(result.state), "utf-8")
+            return Ended("", waits=True)
         return Ended(result.messages[-1].content)
 
     async def run(self, agent):
-        return self.ended(await saga_run(agent.agent, "go on", **self.how(agent)))
+        return await self.given(agent, "go on")
+
+    async def given(self, recipe, task=None, **more):
+        return self.ended(await saga_run(recipe.agent, task, **self.how(recipe), **more))
 
     def run_sync(self, agent):
         return self.ended(saga_run_sync(agent.agent, "go on", **self.how(agent)))
 
     async def resume(self, agent, answer):
-        return await self.run(agent)
+        if not self.place.exists():
+            return await self.run(agent)
+        return await self.given(agent, state=json.loads(self.place.read_text()), resume=answer)
 
     def approvals(self):
-        return WaitingApprovals()
+        return AutoGenApprovals()
 
     async def decide(self, agent, *, approved):
-        raise NotImplementedError
+        return await self.resume(agent, approve(by="ann") if approved else deny(by="ann"))
 
     async def stream(self, agent):
         events = saga_stream(agent.agent, "go on", **self.how(agent))
@@ -114,7 +145,7 @@ class AssistantDriver(AgentDriver):
     def asks(self):
         def ask(question: str) -> str:
             """Ask a human."""
-            return "yes"
+            return ask_human(question)
 
         return ask
 
@@ -159,13 +190,19 @@ class _Json(FunctionTool):
         super().__init__(tool.function, description=tool.function.__doc__, name=tool.name)
 
     def return_value_as_string(self, value):
-        import json
-
         return json.dumps(value)
 
 
 class TeamDriver(AssistantDriver):
     """`saga_agent` round a team of one."""
+
+    def agent(self, kit, script, tools, options):
+        model = Scripted(*map(turn, script), retries=options.model_retries)
+
+        def made():  # a team is bound to the loop that it first ran in
+            return self.made(kit, tools, options, model)
+
+        return TeamRecipe(made, kit, options)
 
     def made(self, kit, tools, options, model):
         agent = self.assistant(model, tools=[bare(tool) for tool in tools])
@@ -191,9 +228,9 @@ class ForeignRuntimeDriver(AssistantDriver):
         finally:
             await runtime.stop()
 
-    async def run(self, agent):
-        async with self.team_of(agent) as team:
-            return self.ended(await saga_run(team, "go on", **self.how(agent)))
+    async def given(self, recipe, task=None, **more):
+        async with self.team_of(recipe) as team:
+            return self.ended(await saga_run(team, task, **self.how(recipe), **more))
 
     def run_sync(self, agent):
         return asyncio.run(self.run(agent))
@@ -206,3 +243,9 @@ class ForeignRuntimeDriver(AssistantDriver):
                     yield event
             finally:
                 await events.aclose()
+
+
+def approve_in(folder, driver, script):
+    """Go on with a run that waits for an approval; for another process, which may die."""
+    made = globals()[driver](folder)
+    return asyncio.run(made.decide(agent_of(made, Tools(folder), script), approved=True)).text

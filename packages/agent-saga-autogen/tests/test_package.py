@@ -9,4 +9,9 @@ class TestShape(PackageShape):
     package = "agent_saga_autogen"
     loads = ("autogen_core", "autogen_agentchat", "autogen_ext")
     refused = ("0.6.1", "0.8.0")
-    names = frozenset({"saga_tool", "SagaStream", "SagaWorkbench", "WorkbenchToolFailed", "bind"})
+    names = frozenset(
+        {
+            *("saga_tool", "SagaStream", "SagaWorkbench", "WorkbenchToolFailed", "bind"),
+            *("AutoGenApprovals", "HumanAsked", "Waiting", "approve", "ask_human", "deny"),
+        }
+    )

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 from autogen_agentchat.conditions import MaxMessageTermination
-from autogen_agentchat.teams import RoundRobinGroupChat
-from autogen_core import AgentId, CancellationToken, SingleThreadedAgentRuntime
+from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
+from autogen_core import AgentId, CancellationToken, FunctionCall, SingleThreadedAgentRuntime
 from autogen_core.models import UserMessage
 from autogen_core.tool_agent import ToolAgent, tool_agent_caller_loop
 from autogen_core.tools import FunctionTool, StaticWorkbench
@@ -312,6 +312,24 @@ def test_a_team_hides_what_an_agent_raised_and_a_saga_does_not(shop):
 
     asyncio.run(case())
     shop.world.assert_restored()
+
+
+class TestAHandoffWithArgumentsThatAreNone:
+    """A model wrote a list where an object belongs."""
+
+    @staticmethod
+    def agent(shop):
+        odd = [FunctionCall(id="h1", name="transfer_to_b", arguments="[1]")]
+        return shop.agent(odd, handoffs=["B"])
+
+    def test_makes_the_bare_framework_wait_for_ever(self, shop):
+        assert asyncio.run(hangs(self.agent(shop).run(task="go on")))
+
+    def test_hands_over(self, shop):
+        team = Swarm([self.agent(shop), shop.agent(SEAT, "done", name="B")], max_turns=2)
+        team = saga_agent(team, tools=shop.declared)
+        assert asyncio.run(sagas(shop, team)).messages[-1].content == "done"
+        shop.world.assert_applied_once("seat")
 
 
 class TestATeamWhoseModelIsCancelledFromInside:

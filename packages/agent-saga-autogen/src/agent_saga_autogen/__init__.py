@@ -15,12 +15,18 @@ if TYPE_CHECKING:  # what is loaded late, for type checkers
     from agent_saga.kit.frameworks.declarations import compensable as compensable
     from agent_saga.kit.frameworks.declarations import irreversible as irreversible
     from agent_saga.kit.frameworks.declarations import read_only as read_only
+    from agent_saga.kit.frameworks.streams import SagaStream as SagaStream
     from agent_saga.kit.scopes import last_report as last_report
     from agent_saga_autogen.agent import saga_agent as saga_agent
+    from agent_saga_autogen.asking import AutoGenApprovals as AutoGenApprovals
+    from agent_saga_autogen.asking import HumanAsked as HumanAsked
+    from agent_saga_autogen.asking import Waiting as Waiting
+    from agent_saga_autogen.asking import approve as approve
+    from agent_saga_autogen.asking import ask_human as ask_human
+    from agent_saga_autogen.asking import deny as deny
     from agent_saga_autogen.binding import bind as bind
     from agent_saga_autogen.running import saga_run as saga_run
     from agent_saga_autogen.running import saga_run_sync as saga_run_sync
-    from agent_saga_autogen.streams import SagaStream as SagaStream
     from agent_saga_autogen.streams import saga_stream as saga_stream
     from agent_saga_autogen.streams import saga_stream_sync as saga_stream_sync
     from agent_saga_autogen.tools import safe_tool as safe_tool
@@ -31,11 +37,17 @@ if TYPE_CHECKING:  # what is loaded late, for type checkers
     from agent_saga_autogen.workbench import WorkbenchToolFailed as WorkbenchToolFailed
 
 _HOME = {
-    "SagaStream": ".streams",
+    "AutoGenApprovals": ".asking",
+    "HumanAsked": ".asking",
+    "SagaStream": "agent_saga.kit.frameworks.streams",
     "SagaWorkbench": ".workbench",
+    "Waiting": ".asking",
     "WorkbenchToolFailed": ".workbench",
+    "approve": ".asking",
+    "ask_human": ".asking",
     "bind": ".binding",
     "compensable": "agent_saga.kit.frameworks.declarations",
+    "deny": ".asking",
     "irreversible": "agent_saga.kit.frameworks.declarations",
     "last_report": "agent_saga.kit.scopes",
     "read_only": "agent_saga.kit.frameworks.declarations",

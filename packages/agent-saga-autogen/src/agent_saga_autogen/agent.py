@@ -8,7 +8,8 @@ Rules of this part:
   a workbench that keeps them to itself are known when a run begins.
 - An agent that runs code, or that is carried out by a service, is refused: nothing of agent-saga
   would be called. An agent of a class of one's own is seen by the tools of agent-saga it calls.
-- Handing over to another agent changes nothing but the conversation, and is no step.
+- Handing over to another agent changes nothing but the conversation, and is no step. It does not
+  fail: AutoGen would wait for ever for it.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ from agent_saga.kit.frameworks.declarations import (
     Declarations,
     checked,
     from_policy,
-    undeclared,
 )
+from agent_saga.kit.frameworks.declared import check_named, each_declared
+from agent_saga.kit.frameworks.failures import check_policy
 from agent_saga_autogen import seams
 from agent_saga_autogen.binding import Binding
 from agent_saga_autogen.nested import nested_tool
-from agent_saga_autogen.plans import check_policy
-from agent_saga_autogen.tools import RUNNERS, check_named, is_wrapped, wrap_as
+from agent_saga_autogen.stepping import HandoffTool
+from agent_saga_autogen.tools import RUNNERS, is_wrapped, wrap_as
 from agent_saga_autogen.turns import SagaAgent, Stopped, under_care
 from agent_saga_autogen.workbench import Guard, SagaWorkbench, StepWorkbench
 
@@ -64,7 +66,7 @@ def saga_agent(
 
     Without a boundary its tools are refused, unless they are reads: run it with `saga_run`.
     """
-    check_policy(kit, on_tool_failure)
+    check_policy(kit, on_tool_failure, "AutoGenApprovals()")
     if not isinstance(agent, (ChatAgent, Team)):
         raise ConfigurationError(
             f"saga_agent takes an agent or a team of AutoGen, not {type(agent).__name__}.",
@@ -148,9 +150,7 @@ class Care:
         tools = [tool for tool in tools if not isinstance(tool, RUNNERS)]
         if all(seams.static_tools(bench) is not None for bench in benches):
             check_named([tool.name for tool in tools], self._declared)
-        unknown = [t for t in tools if not is_wrapped(t) and self._declaration(t.name) is None]
-        if unknown:
-            raise undeclared(list(dict.fromkeys(tool.name for tool in unknown)))
+        each_declared(tools, self._declared, self.kit, name=_name_of, wrapped=is_wrapped)
 
     def _declaration(self, name: str) -> Declaration | None:
         return self._declared.get(name) or from_policy(self.kit, name)
@@ -179,7 +179,10 @@ class Care:
         if isinstance(agent, AssistantAgent):
             guard = Guard(self._binding, agent.name)
             benches = [self._workbench(one, guard) for one in seams.workbenches(agent)]
-            made = seams.with_workbenches(agent, benches)
+            handoffs = [HandoffTool(tool) for tool in seams.handoffs(agent)]
+            made = seams.with_workbenches(agent, benches, handoffs)
+            guard.owner = under_care(made, self._binding)
+            return guard.owner
         return under_care(made, self._binding)
 
     def _workbench(self, workbench: Any, guard: Guard) -> Any:
@@ -232,6 +235,20 @@ def _inner(agent: Any) -> dict[str, Any]:
     """Return the agent or team that an agent runs in its own place, by the name it has there."""
     found = {name: getattr(agent, name, None) for name in seams.INNER}
     return {name: one for name, one in found.items() if isinstance(one, (ChatAgent, Team))}
+
+
+def waiters_of(agent: Any) -> tuple[Any, ...]:
+    """Return the agents whose calls can wait for a human: the one that is run, or its members.
+
+    What other agents remember of a turn is not theirs to keep: an agent that runs a team takes its
+    conversation from it when it has ended.
+    """
+    members = seams.participants(agent) if isinstance(agent, Team) else [agent]
+    return tuple(m for m in members if isinstance(m, AssistantAgent) and isinstance(m, SagaAgent))
+
+
+def _name_of(tool: BaseTool[Any, Any]) -> str:
+    return tool.name
 
 
 def _workbenches(agent: Any) -> list[Any]:

@@ -5,8 +5,8 @@ Rules of this part, in this order:
 1. A model's call with the same key is the same step.
 2. A call that equals one without a known outcome is that one: a blind retry, by whomever.
 3. In a saga that is gone on with: so is an equal call that was recorded and stands, whatever its
-   id. What an earlier process did and the run neither knows nor repeats is not passed over: the run
-   fails, and everything is undone.
+   id, unless the run's state tells of it. What an earlier process did and the run neither knows nor
+   repeats is not passed over: the run fails, and everything is undone.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
+from collections.abc import Container
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -36,12 +37,13 @@ class Attempts:
 
     Args:
         saga: the engine's saga.
+        kept: the ids of steps that the run's state knows of.
     """
 
-    def __init__(self, saga: Saga) -> None:
+    def __init__(self, saga: Saga, kept: Container[str] = ()) -> None:
         self._lock = threading.Lock()
         recorded = [s for s in saga.keyed.values() if s.state in _STANDS and not s.tool.reversible]
-        self._left = {step.id for step in recorded}
+        self._left = {step.id for step in recorded if step.id not in kept}
         self._numbers: Counter[tuple[str, bytes]] = Counter()
 
     def key(self, saga: Saga, tool: Tool, run: calls.Run, mac: bytes) -> str:
@@ -77,6 +79,11 @@ class Attempts:
         left = [s for s in equal if s.id in self._left and s.state in _STANDS]
         return next(iter([*unsettled, *left]), None)
 
+    @staticmethod
+    def standing(saga: Saga) -> list[str]:
+        """Return the ids of the steps of a saga that stand."""
+        return [step.id for step in tuple(saga.keyed.values()) if step.state in _STANDS]
+
     def check_repeated(self, saga: Saga) -> None:
         """Refuse to go on as if what a lost attempt did had not happened.
 
@@ -109,10 +116,16 @@ _attempts: WeakKeyDictionary[Saga, Attempts] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
-def attempts_of(saga: Saga, *, anew: bool = False) -> Attempts:
-    """Return which steps of a saga may return; begun anew where a run goes on with it."""
+def attempts_of(saga: Saga, *, anew: bool = False, kept: Container[str] = ()) -> Attempts:
+    """Return which steps of a saga may return; begun anew where a run goes on with it.
+
+    Args:
+        saga: the saga.
+        anew: a run begins, or goes on.
+        kept: the ids of steps that the run's state knows of.
+    """
     with _lock:
         found = _attempts.get(saga)
         if found is None or anew:
-            found = _attempts[saga] = Attempts(saga)
+            found = _attempts[saga] = Attempts(saga, kept)
         return found

@@ -15,18 +15,23 @@ import contextlib
 import contextvars
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator
 from typing import Any, NamedTuple
 
 Path = tuple[str, ...]
 
 
 class Counts:
-    """How often models were asked and ids were used, in a run and the runs inside it."""
+    """How often models were asked and ids were used, in a run and the runs inside it.
 
-    __slots__ = ("_runs", "_seen", "_turns")
+    Args:
+        before: how often ids were used before the run waited, as `kept` gave it.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_before", "_runs", "_seen", "_turns")
+
+    def __init__(self, before: Iterable[Any] = ()) -> None:
+        self._before = {(tuple(path), str(call)): int(times) for path, call, times in before}
         self._runs: Counter[Path] = Counter()
         self._turns: Counter[Path] = Counter()
         self._seen: dict[tuple[Path, str], list[int]] = {}
@@ -46,7 +51,18 @@ class Counts:
         now = self._turns[path]
         if now not in turns:
             turns.append(now)
-        return turns.index(now)
+        return self._before.get((path, call), 0) + turns.index(now)
+
+    def kept(self, waiting: Container[tuple[Path, str]]) -> list[list[Any]]:
+        """Return how often ids were used, as plain data.
+
+        Args:
+            waiting: the calls that wait, and will be made again as what they are.
+        """
+        times = dict(self._before)
+        for one, turns in self._seen.items():
+            times[one] = times.get(one, 0) + len(turns) - (one in waiting)
+        return [[list(path), call, number] for (path, call), number in times.items() if number]
 
 
 class Run:
@@ -62,13 +78,27 @@ class Run:
         stop: why nothing of the run may begin any more; None while nothing stops it.
         raised: what an agent raised last; a team tells of it in words alone.
         before_turn: what is awaited before a model is asked again; None for nothing.
+        waiters: the agents whose calls can wait for a human; none where the run cannot.
+        waiting: what their calls wait for, by the agents' names and the calls' ids.
+        aside: the turns that were set aside since, by the agents' names; see `waiting`.
     """
 
-    __slots__ = ("before_turn", "counts", "on_tool_failure", "path", "raised", "stop")
+    __slots__ = (
+        *("aside", "before_turn", "counts", "on_tool_failure", "path", "raised", "stop"),
+        *("waiters", "waiting"),
+    )
 
-    def __init__(self, on_tool_failure: str = "continue", outer: Run | None = None) -> None:
+    def __init__(
+        self,
+        on_tool_failure: str = "continue",
+        outer: Run | None = None,
+        before: Iterable[Any] = (),
+    ) -> None:
         self.on_tool_failure = on_tool_failure
-        self.counts: Counts = Counts() if outer is None else outer.counts
+        self.counts: Counts = Counts(before) if outer is None else outer.counts
+        self.waiters: tuple[Any, ...] = ()
+        self.waiting: dict[str, dict[str, dict[str, Any]]] = {}
+        self.aside: dict[str, Any] = {}
         self.stop: Exception | None = None
         self.raised: Exception | None = None
         self.before_turn: Callable[[], Awaitable[None]] | None = None
@@ -84,16 +114,23 @@ class Call(NamedTuple):
         id: the model's id of it; empty for what is called inside another tool.
         path: the agents and calls that it is made inside of, the outermost first.
         arguments: what the model chose, by name; None where no model did.
+        waits: it is a call, or inside a call, of an agent whose calls can wait for a human.
     """
 
     id: str
     path: Path
     arguments: dict[str, Any] | None = None
+    waits: bool = False
 
     @property
     def inside(self) -> Path:
         """The path of calls that are made inside this one."""
         return (*self.path, self.id) if self.id else self.path
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether it is a model's own call, and can wait for a human."""
+        return self.waits and bool(self.id) and len(self.path) == 1
 
 
 running: contextvars.ContextVar[Run | None] = contextvars.ContextVar(
@@ -128,10 +165,17 @@ def entered(run: Run) -> Iterator[None]:
         running.reset(state)
 
 
-def inside() -> Path:
-    """Return the path of what is called here."""
+def inside(id: str = "", arguments: dict[str, Any] | None = None) -> Call:  # noqa: A002
+    """Return a call that is made here.
+
+    Args:
+        id: the model's id of it; empty for what is called inside another tool.
+        arguments: what the model chose.
+    """
     call = calling.get()
-    return () if call is None else call.inside
+    if call is None:
+        return Call(id, (), arguments)
+    return Call(id, call.inside, arguments, call.waits)
 
 
 def key_of(call: Call, run: Run, mac: bytes) -> str:

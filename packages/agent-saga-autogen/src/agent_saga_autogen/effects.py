@@ -9,6 +9,7 @@ Rules of this part:
 - Where a tool failure is to undo the run (`on_tool_failure="rollback"`, or "ask" and a human's no),
   nothing of the run begins any more, and the run ends with the failure, whoever caught it. So does
   a run that was halted, or whose program or saga is at fault.
+- A call that waits for a human is noted in the run, which waits when its agent's turn has ended.
 - A cancellation never leaves a call as one: AutoGen would wait for its result for ever. It leaves
   as an error, unless the task of the call is cancelled from outside.
 """
@@ -21,54 +22,34 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from agent_saga.engine.asking import asked_about_failure
 from agent_saga.engine.boundary import current_scope
 from agent_saga.engine.drive_async import AsyncDriver
-from agent_saga.engine.requests import Protocol
 from agent_saga.engine.scope import Scope
 from agent_saga.engine.wrap import Invocation, SagaTool
 from agent_saga.errors import (
     ApprovalPending,
     ConfigurationError,
-    Halted,
-    NoBoundary,
-    Quarantined,
     RefusedError,
     SagaAborted,
-    SagaClosed,
-    SagaFenced,
-    SagaForked,
-    SagaUnwinding,
     UndeclaredTool,
-    one_line,
 )
+from agent_saga.kit.frameworks.boundaries import check_kit
+from agent_saga.kit.frameworks.failures import FAULTS, failure_question, is_cancelled, told
+from agent_saga.kit.frameworks.functions import KEY, unkeyed
 from agent_saga.wal.encoding import mac
+from agent_saga_autogen.asking import HumanAsked
 from agent_saga_autogen.attempts import attempts_of
 from agent_saga_autogen.calls import Call, Run, called, calling, inside, running
 
-KEY: Final = "idempotency_key"
-TOKEN: Final = "cancellation_token"  # noqa: S105 - a parameter's name
-_FAULTS: Final = (
-    *(ConfigurationError, Halted, NoBoundary, Quarantined, SagaClosed, SagaFenced, SagaForked),
-    *(SagaUnwinding, UndeclaredTool),
-)
+_TOKEN: Final = "cancellation_token"  # noqa: S105 - a parameter's name
 
 
 class CallCancelled(Exception):
     """A call was cancelled before it had ended; what it did by then is not known."""
 
 
-class RefusedCall(Exception):
-    """What the model is told of a call that the gate refused.
-
-    Args:
-        tool: the tool's name; refusal: why it did not run.
-    """
-
-    def __init__(self, tool: str, refusal: RefusedError) -> None:
-        super().__init__(
-            f"{tool} was refused and had no effect (rule {refusal.rule}): {refusal.reason}"
-        )
+class CallRefused(Exception):
+    """What the model is told of a call that the gate refused; it had no effect."""
 
 
 class Effect:
@@ -106,21 +87,25 @@ class Effect:
             return await self._outside(args, kwargs)
         try:
             call = self.invocation(scope, run, args, kwargs)
-            with called(Call("", inside())):
+            with called(inside()):
                 return await call.start()
         except asyncio.CancelledError as cut:
-            if task_is_cancelled():
+            if is_cancelled():
                 raise
-            raise self._told(run, CallCancelled(f"{self.tool.tool.name} was cancelled")) from cut
+            raise self._left(run, CallCancelled(f"{self.tool.tool.name} was cancelled")) from cut
         except Exception as error:
-            question = _failure_question(run, error)
-            answer = None
-            if question is not None:
-                answer = await AsyncDriver(scope.saga.engine).drive(question)
-            told = self._told(run, error, answer)
-            if told is error:
+            answer = await self._answer(scope, run, error)
+            left = self._left(run, error, answer)
+            if left is error:
                 raise
-            raise told from error
+            raise left from error
+
+    @staticmethod
+    async def _answer(scope: Scope, run: Run | None, error: Exception) -> BaseException | None:
+        """Return what keeps a run from going on after a failure, if a human is asked."""
+        policy = "continue" if run is None else run.on_tool_failure
+        question = failure_question(error, policy, (HumanAsked, UndeclaredTool))
+        return None if question is None else await AsyncDriver(scope.saga.engine).drive(question)
 
     async def _outside(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if self.tool.tool.form.is_async:
@@ -139,26 +124,22 @@ class Effect:
         if run is not None and run.stop is not None:
             raise run.stop
         saga, tool, call = scope.saga, self.tool.tool, calling.get()
-        if None not in (self.tool.kit, saga.kit) and saga.kit is not self.tool.kit:
-            raise ConfigurationError(
-                f"{tool.name} is bound to another kit than the boundary that it is called in.",
-                fix="Wrap the tool with the boundary's kit.",
-            )
-        given = {name: value for name, value in kwargs.items() if name != KEY}
+        check_kit(self.tool, saga)
+        given = unkeyed(self.tool, kwargs)
         if call is not None and call.arguments is not None:
-            arguments = dict(call.arguments)
+            arguments = unkeyed(self.tool, dict(call.arguments))
         else:
             named = tool.form.named(args, given)
-            arguments = {k: v for k, v in named.items() if k not in (KEY, TOKEN)}
+            arguments = {k: v for k, v in named.items() if k not in (KEY, _TOKEN)}
         key = None
         if run is not None:
             key = attempts_of(saga).key(saga, tool, run, mac(saga.salt, arguments))
         return Invocation(scope, tool, arguments, args, given, key)
 
-    def _told(
+    def _left(
         self, run: Run | None, error: Exception, answer: BaseException | None = None
     ) -> Exception:
-        """Note in the run what ends it; return what a failed call raises.
+        """Note in the run what a failed call means to it; return what the call raises.
 
         Args:
             run: the run; None where a boundary of another kind is round the call.
@@ -166,18 +147,34 @@ class Effect:
             answer: what keeps the run from going on after a failure, if a human was asked.
         """
         inner = error.cause if isinstance(error, SagaAborted) else error
+        name, call = self.tool.tool.name, calling.get()
         if run is not None and run.stop is error:
             return error
-        if isinstance(error, ApprovalPending):
-            stop(run, _nobody_waits(error))
-        elif isinstance(inner, _FAULTS):
+        pending = answer if isinstance(answer, ApprovalPending) else error
+        if isinstance(pending, (ApprovalPending, HumanAsked)):
+            return self._waits(run, call, pending, error)
+        if isinstance(inner, (*FAULTS, UndeclaredTool)):
             stop(run, inner)
         elif isinstance(error, RefusedError):
-            return RefusedCall(self.tool.tool.name, error)
-        elif isinstance(answer, ApprovalPending):
-            stop(run, _nobody_waits(answer))
+            return CallRefused(told(name, error))
         elif answer is not None or (run is not None and run.on_tool_failure == "rollback"):
             stop(run, error)
+        return error
+
+    def _waits(
+        self, run: Run | None, call: Call | None, pending: Any, error: Exception
+    ) -> Exception:
+        if run is None:
+            return error
+        if call is not None and call.can_wait:
+            run.waiting.setdefault(call.path[0], {})[call.id] = dict(pending.question)
+        elif pending is error:
+            return CallRefused(
+                f"{self.tool.tool.name} was refused and had no effect: it needs a human's answer, "
+                "and a call inside another one cannot wait for it."
+            )
+        else:
+            stop(run, _nobody_waits(pending))
         return error
 
 
@@ -187,26 +184,10 @@ def stop(run: Run | None, why: Exception) -> None:
         run.stop = run.stop or why
 
 
-def _nobody_waits(pending: ApprovalPending) -> ConfigurationError:
+def _nobody_waits(pending: BaseException) -> ConfigurationError:
     error = ConfigurationError(
-        f"The gate asks a human by letting the run wait, and this run cannot: {pending}",
+        f"The gate asks a human by letting the run wait, and this call cannot: {pending}",
         fix="Give the gate an approval provider that returns its answer.",
     )
     error.__cause__ = pending
     return error
-
-
-def task_is_cancelled() -> bool:
-    """Say whether somebody cancels the running task, as opposed to something inside it."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
-def _failure_question(run: Run | None, error: Exception) -> Protocol[BaseException | None] | None:
-    """Return the question whether a run goes on after a tool's failure; None if none is asked."""
-    step = getattr(error, "agent_saga_step", None)
-    if run is None or run.on_tool_failure != "ask" or step is None:
-        return None
-    if isinstance(error, (ApprovalPending, ConfigurationError, RefusedError)):
-        return None
-    return asked_about_failure(step, f"{step.tool.name} failed: {one_line(error)}")

@@ -20,7 +20,7 @@ from agent_saga.engine.boundary import current_scope
 from agent_saga.errors import SagaAborted
 from agent_saga.kit.scopes import saga_scope
 from agent_saga_autogen import seams
-from agent_saga_autogen.calls import Call, called, inside, running
+from agent_saga_autogen.calls import called, inside, running
 from agent_saga_autogen.effects import stop
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class NestedRun:
             yield  # the tools inside refuse by themselves
             return
         run = running.get()
-        with called(Call(call_id or "", inside())):
+        with called(inside(call_id or "")):
             try:
                 async with saga_scope(name=str(self.name)):  # type: ignore[attr-defined]
                     with care.held():

@@ -5,95 +5,209 @@ Rules of this part:
 - A run without a key is a saga of its own, and if its process dies it is undone.
 - A run with a key is that saga, begun or gone on with; a crash holds it for a while, so that its
   program can go on with it.
-- A run inside another boundary is a savepoint of that one and has no key.
+- A run can wait for a human if the gate's approval provider asks in that way. Then every inverse in
+  it must have a name.
+- A run that waited is gone on with by its state, once: a state is refused when its saga has gone
+  further, or has ended.
+- A run inside another boundary is a savepoint of that one, has no key, and cannot wait.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
+from agent_saga.controls.waiting import WaitingApprovals, answering
+from agent_saga.domain.identity import new_saga_id
+from agent_saga.domain.lifecycle import SagaState
 from agent_saga.engine.boundary import current_scope
 from agent_saga.engine.handle import SagaHandle, SagaScope
-from agent_saga.engine.tool import one_of
-from agent_saga.errors import ConfigurationError
+from agent_saga.errors import ConfigurationError, SagaClosed
 from agent_saga.kit.agent_kit import AgentKit
-from agent_saga.kit.scopes import saga_scope
-from agent_saga.runtime.composition import process_runtime
+from agent_saga.kit.frameworks.boundaries import boundary, runtime_of, saga_of
+from agent_saga.kit.frameworks.failures import check_policy
+from agent_saga.kit.frameworks.recorded import Recorded
+from agent_saga_autogen.asking import RunAnswers, Waiting
 from agent_saga_autogen.attempts import attempts_of
 from agent_saga_autogen.calls import Run, entered, running
+from agent_saga_autogen.waiting import Turn, turns_of
 
-ON_TOOL_FAILURE = ("continue", "rollback", "ask")
+_GOES_ON = (SagaState.RUNNING, SagaState.SUSPENDED, SagaState.RELEASED)
 
 
-def check_policy(kit: AgentKit | None, on_tool_failure: str) -> None:
-    """Refuse a policy that does not exist, or that needs somebody to ask where there is nobody.
+class Asked(NamedTuple):
+    """How a run was asked for.
 
-    Raises:
-        ConfigurationError: so it is.
+    Attributes:
+        kit: whose boundary it is, or None.
+        key: the saga's id, if its caller names it.
+        on_tool_failure: "continue", "rollback" or "ask".
+        state: what a run that waited is gone on with, or None.
+        resume: the answer that it is gone on with, or None.
     """
-    one_of("on_tool_failure", on_tool_failure, ON_TOOL_FAILURE)
-    runtime = process_runtime() if kit is None else kit.runtime
-    if on_tool_failure == "ask" and runtime.gate.approval_provider is None:
-        raise ConfigurationError(
-            "on_tool_failure='ask' needs somebody to ask, and the gate has no approval provider.",
-            fix="Give the kit gate=PreFlightGate(approval_provider=…).",
-        )
+
+    kit: AgentKit | None
+    key: str | None
+    on_tool_failure: str
+    state: Mapping[str, Any] | None = None
+    resume: object = None
 
 
 class Plan:
     """One run as it was asked for.
 
     Args:
-        kit: whose boundary it is, or None.
-        key: the saga's id, if its caller names it.
-        on_tool_failure: "continue", "rollback" or "ask".
+        asked: how it was asked for.
+        saga_id: the saga that it begins or goes on with; None is a new one without an id.
+        answers: those that it has; None where it cannot wait for any.
+        kept: what its saga kept when it was suspended.
+        nested: it runs inside another boundary.
 
-    Raises:
-        ConfigurationError: it cannot be a boundary as it was asked for.
+    Attributes:
+        run: the run, as its tools see it.
+        turns: what was set aside when it waited, by the agents' names.
     """
 
-    def __init__(self, kit: AgentKit | None, key: str | None, on_tool_failure: str) -> None:
-        check_policy(kit, on_tool_failure)
-        self.nested = current_scope.get() is not None
-        if self.nested and key is not None:
-            raise ConfigurationError(
-                "A run inside another boundary was given a key; it is a part of that saga."
-            )
-        self.run = Run(on_tool_failure, running.get() if self.nested else None)
-        self._kit = kit
-        self._key = key
+    def __init__(
+        self,
+        asked: Asked,
+        *,
+        saga_id: str | None = None,
+        answers: RunAnswers | None = None,
+        kept: Mapping[str, Any] | None = None,
+        nested: bool = False,
+    ) -> None:
+        known = kept or {}
+        self.nested = nested
+        outer = running.get() if nested else None
+        self.run = Run(asked.on_tool_failure, outer, known.get("counts") or ())
+        self.turns: dict[str, Turn] = turns_of((asked.state or {}).get("turns") or {})
+        self._asked = asked
+        self._saga_id = saga_id
+        self._answers = answers
+        self._steps = frozenset(map(str, known.get("steps") or ()))
+
+    @property
+    def waits(self) -> bool:
+        """Whether the run can wait for a human."""
+        return self._answers is not None
 
     def scope(self) -> SagaScope:
         """Return the boundary."""
-        open_scope = saga_scope if self._kit is None else self._kit.transaction
-        return open_scope(
-            name="autogen" if self._kit is None else "",
-            on_unsettled="warn",
-            saga_id=self._key,
-            resume=self._key is not None,
-            on_crash="hold" if self._key is not None else None,
+        return boundary(
+            self._asked.kit,
+            "autogen",
+            saga_id=self._saga_id,
+            holds=self._asked.key is not None,
+            suspendable=self.waits,
         )
 
     @contextlib.contextmanager
     def entered(self, handle: SagaHandle) -> Iterator[None]:
         """Let the steps of this run know what they must; entered inside the boundary."""
         if not self.nested:
-            attempts_of(_engines_saga(handle), anew=True)
-        with entered(self.run):
+            attempts_of(saga_of(handle), anew=True, kept=self._steps)
+        with contextlib.ExitStack() as stack:
+            if self._answers is not None:
+                stack.enter_context(answering(self._answers))
+            stack.enter_context(entered(self.run))
             yield
 
-    def end(self, handle: SagaHandle) -> None:
-        """See that the run may end well.
+    def check_repeated(self, handle: SagaHandle) -> None:
+        """See that nothing was passed over that a lost attempt did.
 
         Raises:
-            ReplayConflict: a lost attempt did what this one did not repeat.
+            ReplayConflict: something was.
         """
         if not self.nested:
-            saga = _engines_saga(handle)
+            saga = saga_of(handle)
             attempts_of(saga).check_repeated(saga)
 
+    def waiting(self, agent: Mapping[str, Any]) -> Waiting:
+        """Return what a run that waits returns.
 
-def _engines_saga(handle: SagaHandle) -> Any:
-    return handle._scope.saga  # noqa: SLF001 - the engine's own object, of the same project
+        Args:
+            agent: what the agent remembers.
+        """
+        asked = [q for of_agent in self.run.waiting.values() for q in of_agent.values()]
+        questions = {str(question["id"]): question for question in asked}
+        turns = {name: turn.plain() for name, turn in self.run.aside.items()}
+        state = {"saga": self._saga_id, "mark": new_saga_id(), "turns": turns, "agent": agent}
+        return Waiting(tuple(questions.values()), state)
+
+    def suspend(self, handle: SagaHandle, waiting: Waiting) -> None:
+        """Leave the saga suspended, with what whoever resumes it needs.
+
+        Raises:
+            SuspendRequested: always.
+        """
+        saga = saga_of(handle)
+        open_ = {((name,), call) for name, calls in self.run.waiting.items() for call in calls}
+        awaits = {
+            **(self._answers or RunAnswers()).to_keep(waiting.questions),
+            "mark": waiting.state["mark"],
+            "counts": self.run.counts.kept(open_),
+            "steps": attempts_of(saga).standing(saga),
+        }
+        about = [str(one.get("reason") or one.get("text")) for one in waiting.questions]
+        handle.suspend(f"a human was asked: {'; '.join(about)}", awaits=awaits)
+
+
+def planned(asked: Asked) -> Plan:
+    """Return the plan of a run; blocks, since it reads the log.
+
+    Raises:
+        ConfigurationError: the run cannot be a boundary as it was asked for.
+        SagaClosed: the saga of the state has ended, or has gone further.
+    """
+    check_policy(asked.kit, asked.on_tool_failure, "AutoGenApprovals()")
+    if current_scope.get() is not None:
+        if (asked.key, asked.state, asked.resume) != (None, None, None):
+            raise ConfigurationError(
+                "A run inside another boundary was given a key, a state or an answer; it is a part "
+                "of that saga."
+            )
+        return Plan(asked, nested=True)
+    asks = isinstance(runtime_of(asked.kit).gate.approval_provider, WaitingApprovals)
+    if asked.state is not None:
+        return _gone_on_with(asked, asked.state, asks=asks)
+    if asked.resume is not None:
+        raise ConfigurationError(
+            "The run was given an answer, and nothing says which run it is.",
+            fix="Give saga_run the state of what waits, too.",
+        )
+    if not asks:
+        return Plan(asked, saga_id=asked.key)
+    awaits = None if asked.key is None else Recorded(runtime_of(asked.kit)).awaits(asked.key)
+    saga = asked.key or f"autogen:{new_saga_id()}"
+    return Plan(asked, saga_id=saga, answers=RunAnswers(awaits))
+
+
+def _gone_on_with(asked: Asked, state: Mapping[str, Any], *, asks: bool) -> Plan:
+    saga, log = str(state.get("saga") or ""), Recorded(runtime_of(asked.kit))
+    if not asks:
+        raise ConfigurationError(
+            "The run waited for a human, and the gate asks in another way now.",
+            fix="Give the kit gate=PreFlightGate(approval_provider=AutoGenApprovals()).",
+        )
+    if asked.key not in (None, saga):
+        raise ConfigurationError(f"The state is of the saga {saga!r}, and not of {asked.key!r}.")
+    kept, where = log.awaits(saga), log.state(saga)
+    if not isinstance(kept, Mapping) or kept.get("mark") != state.get("mark"):
+        raise _ended(saga, "does not wait for what the state waits for: it has gone further")
+    if where not in _GOES_ON:
+        raise _ended(saga, f"is {where.value if where else 'gone'}")
+    answers = RunAnswers(kept)
+    if asked.resume is not None:
+        answers.take(asked.resume)
+    return Plan(asked, saga_id=saga, answers=answers, kept=kept)
+
+
+def _ended(saga: str, how: str) -> SagaClosed:
+    return SagaClosed(
+        f"The saga {saga!r} {how}.",
+        rule="ended",
+        reason="a state is gone on with once",
+        fix="Begin a new run. See `agent-saga list` for what waits.",
+    )

@@ -4,6 +4,8 @@ Rules of this part:
 
 - A run that raises is undone, and its caller gets `SagaAborted` from what was raised, also where a
   team tells of it in words alone. A run that ends well is committed.
+- A run that waits for a human is suspended, and returns a `Waiting`; it is gone on with by its
+  state, in any process.
 - A run that is cancelled, by its task or by its cancellation token, is cancelled in the framework,
   too, and undone when that has ended. It never hangs: what does not end is left alone after a
   while, and nothing of it may begin any more.
@@ -17,22 +19,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from autogen_agentchat.base import Team
+from autogen_agentchat.messages import TextMessage, ToolCallExecutionEvent
 from autogen_core import CancellationToken
 
-from agent_saga.engine.boundary import last_reports
-from agent_saga.errors import ConfigurationError
+from agent_saga.engine.handle import SagaHandle
+from agent_saga.errors import ConfigurationError, SagaSuspended
 from agent_saga.kit.agent_kit import AgentKit
-from agent_saga_autogen.agent import care_of, is_bounded, saga_agent
+from agent_saga.kit.frameworks.loops import blocking
+from agent_saga_autogen.agent import care_of, is_bounded, saga_agent, waiters_of
+from agent_saga_autogen.asking import Waiting
 from agent_saga_autogen.effects import CallCancelled, stop
-from agent_saga_autogen.plans import Plan
+from agent_saga_autogen.plans import Asked, Plan, planned
+from agent_saga_autogen.waiting import answered
 
-T = TypeVar("T")
 _GIVES_UP = 30.0
 """Seconds after which a cancelled run is left alone; nothing of it may begin any more."""
 
@@ -44,6 +48,8 @@ async def saga_run(
     kit: AgentKit | None = None,
     key: str | None = None,
     on_tool_failure: str | None = None,
+    state: Mapping[str, Any] | None = None,
+    resume: object = None,
     cancellation_token: CancellationToken | None = None,
     **options: Any,
 ) -> Any:
@@ -57,20 +63,27 @@ async def saga_run(
         key: an id of your own for the saga: running again under it repeats no effect.
         on_tool_failure: "continue" (a tool error is not a run failure), "rollback", or "ask" a
             human through the gate; the agent's when not given.
+        state: the state of a `Waiting`, which is gone on with.
+        resume: the answer to what it waits for: `approve(by="…")`, `deny(by="…")`, the text that
+            `ask_human` asked for, or several of these by the questions' ids.
         cancellation_token: cancels the run.
         options: further options of its `run`.
+
+    Returns:
+        The framework's `TaskResult`; or a `Waiting` if the run waits for a human.
 
     Raises:
         SagaAborted: the run failed and was undone; see its report.
         CancelledError: the run was cancelled, and was undone.
-        SagaClosed: the key's saga was undone.
+        SagaClosed: the saga was undone, or has gone further than the state.
         ClaimRefused: another run goes on in the same saga.
         UndeclaredTool: nothing says what some of its tools do to the world.
 
     A crash leaves a durable record of every effect; recovery undoes the saga, or the run is begun
     again under its key.
     """
-    started = Started(agent, task, kit, key, on_tool_failure, options)
+    how = (kit, key, on_tool_failure, state, resume)
+    started = Started(agent, task, how, options)
     return await started.carry_out(cancellation_token, started.result)
 
 
@@ -81,6 +94,8 @@ def saga_run_sync(
     kit: AgentKit | None = None,
     key: str | None = None,
     on_tool_failure: str | None = None,
+    state: Mapping[str, Any] | None = None,
+    resume: object = None,
     cancellation_token: CancellationToken | None = None,
     **options: Any,
 ) -> Any:
@@ -90,7 +105,7 @@ def saga_run_sync(
         ConfigurationError: an event loop is running on this thread.
     """
     given: dict[str, Any] = {"kit": kit, "key": key, "on_tool_failure": on_tool_failure}
-    given.update(cancellation_token=cancellation_token, **options)
+    given.update(state=state, resume=resume, cancellation_token=cancellation_token, **options)
     return blocking("saga_run", saga_run(agent, task, **given))
 
 
@@ -115,10 +130,12 @@ class Started:
     """A run that is about to begin; nothing has run yet.
 
     Args:
-        agent, task, kit, key, on_tool_failure, options: as for `saga_run`.
+        agent, task, options: as for `saga_run`.
+        how: the rest of what it takes: `kit`, `key`, `on_tool_failure`, `state` and `resume`.
 
     Attributes:
         token: cancels what the framework does.
+        before_turn: what is awaited before a model is asked again; None for nothing.
         release: what lets a run go on that waits for its caller; None for nothing.
 
     Raises:
@@ -126,33 +143,54 @@ class Started:
     """
 
     def __init__(
-        self,
-        agent: Any,
-        task: Any,
-        kit: AgentKit | None,
-        key: str | None,
-        on_tool_failure: str | None,
-        options: dict[str, Any],
+        self, agent: Any, task: Any, how: tuple[Any, ...], options: dict[str, Any]
     ) -> None:
+        kit, key, policy, state, resume = how
+        if state is not None and task is not None:
+            raise ConfigurationError(
+                "A run that waited is gone on with by its state, without a task."
+            )
         self.agent = agent if is_bounded(agent) else _under_care(agent, kit)
         self._care = care_of(self.agent)
-        policy = on_tool_failure or self._care.on_tool_failure
-        self.plan = Plan(kit or self._care.kit, key, policy)
+        policy = policy or self._care.on_tool_failure
+        self._asked = Asked(kit or self._care.kit, key, policy, state, resume)
+        self._plan: Plan | None = None
         self.token = CancellationToken()
+        self.before_turn: Callable[[], Awaitable[None]] | None = None
         self.release: Callable[[], None] | None = None
         self._task = task
         self._options = options
         self._cancelled = asyncio.Event()
 
     async def result(self) -> Any:
-        """Let the framework run; return its result."""
-        return await self.agent.run(task=self._task, cancellation_token=self.token, **self._options)
+        """Let the framework run; return its result, or None if the run still waits."""
+        result: Any = None
+        async for event in self.events():
+            result = event
+        return None if isinstance(result, ToolCallExecutionEvent) else result
 
-    def events(self) -> Any:
-        """Let the framework run; return the iterator of its events."""
-        return self.agent.run_stream(
-            task=self._task, cancellation_token=self.token, **self._options
-        )
+    async def events(self) -> AsyncGenerator[Any, None]:
+        """Let the framework run; give what it tells, and before that what waiting calls told."""
+        plan = self.plan
+        told = await answered(waiters_of(self.agent), plan.turns, plan.run, self.token)
+        for event in told:
+            yield event
+        if plan.run.waiting or plan.run.stop is not None:
+            return
+        task = self._task
+        if told and isinstance(self.agent, Team):
+            task = [_said(event) for event in told]
+        run = self.agent.run_stream(task=task, cancellation_token=self.token, **self._options)
+        async with contextlib.aclosing(run) as events:
+            async for event in events:
+                yield event
+
+    @property
+    def plan(self) -> Plan:
+        """What the run is, once that is known."""
+        if self._plan is None:
+            raise RuntimeError("The run has not begun.")
+        return self._plan
 
     async def carry_out(
         self, token: CancellationToken | None, follow: Callable[[], Awaitable[Any]]
@@ -164,14 +202,32 @@ class Started:
             follow: what lets the framework run.
         """
         await self._care.check_served()
+        plan = self._plan = await asyncio.to_thread(planned, self._asked)
+        plan.run.waiters = waiters_of(self.agent) if plan.waits else ()
+        plan.run.before_turn = self.before_turn
+        if self._asked.state is not None:
+            await self.agent.load_state(self._asked.state["agent"])
         if token is not None:
             loop = asyncio.get_running_loop()
             token.add_callback(lambda: _soon(loop, self.cancel))
-        async with self.plan.scope() as saga:
-            with self.plan.entered(saga), self._care.held():
-                result = await self._ending(self._followed(follow))
-            self.plan.end(saga)
+        waiting: list[Waiting] = []
+        try:
+            async with plan.scope() as saga:
+                with plan.entered(saga), self._care.held():
+                    result = await self._ending(self._followed(follow))
+                await self._suspended(saga, waiting)
+                plan.check_repeated(saga)
+        except SagaSuspended:
+            if not waiting:
+                raise
+            return waiting[0]
         return result
+
+    async def _suspended(self, saga: SagaHandle, waiting: list[Waiting]) -> None:
+        """Leave the saga suspended if the run waits; note what it then returns."""
+        if self.plan.run.waiting:
+            waiting.append(self.plan.waiting(await self.agent.save_state()))
+            self.plan.suspend(saga, waiting[0])
 
     async def _ending(self, run: Awaitable[Any]) -> Any:
         """Return a run's result; what stopped the run is raised, whoever caught it on the way."""
@@ -209,7 +265,8 @@ class Started:
 
     def cancel(self) -> None:
         """Cancel the run: nothing of it begins any more, and what goes on is cancelled."""
-        stop(self.plan.run, CallCancelled("The run was cancelled."))
+        if self._plan is not None:
+            stop(self._plan.run, CallCancelled("The run was cancelled."))
         if self.release is not None:
             self.release()
         self.token.cancel()
@@ -221,6 +278,12 @@ class Started:
         if raised is not None and f"{type(raised).__name__}: {raised}" in str(error):
             return raised
         return error
+
+
+def _said(event: ToolCallExecutionEvent) -> TextMessage:
+    """Return what a team is told of calls of a member that had waited."""
+    text = "\n".join(str(result.content) for result in event.content)
+    return TextMessage(content=text, source=event.source)
 
 
 def _soon(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
@@ -239,38 +302,3 @@ async def _ended(task: asyncio.Future[Any]) -> None:
         if task.done():
             return
         task.cancel()
-
-
-def blocking(name: str, coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on an event loop of its own.
-
-    Raises:
-        ConfigurationError: an event loop is running on this thread.
-    """
-    try:
-        no_loop(name)
-    except ConfigurationError:
-        coroutine.close()
-        raise
-    context = contextvars.copy_context()
-    try:
-        with asyncio.Runner() as runner:
-            return runner.run(coroutine, context=context)
-    finally:
-        last_reports.set(context.get(last_reports))
-
-
-def no_loop(name: str) -> None:
-    """See that no event loop is running on this thread.
-
-    Raises:
-        ConfigurationError: one is.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise ConfigurationError(
-        f"{name}_sync was called where an event loop is running.",
-        fix=f"Use {name} and await it.",
-    )

@@ -20,6 +20,7 @@ from autogen_core.tools import BaseTool, FunctionTool, StaticWorkbench
 from agent_saga.errors import ConfigurationError
 
 _WORKBENCHES = "_workbench"
+_HANDOFFS = "_handoff_tools"
 _FUNCTION = "_func"
 _IMPORTS = "_global_imports"
 _STRICT = "_strict"
@@ -70,9 +71,14 @@ def workbenches(agent: Any) -> list[Any]:
     return list(of(agent, _WORKBENCHES))
 
 
-def with_workbenches(agent: Any, workbenches: list[Any]) -> Any:
-    """Return a copy of an assistant with other workbenches."""
-    return changed(agent, **{_WORKBENCHES: workbenches})
+def handoffs(agent: Any) -> list[Any]:
+    """Return the tools by which an assistant hands over to other agents."""
+    return list(of(agent, _HANDOFFS))
+
+
+def with_workbenches(agent: Any, workbenches: list[Any], handoffs: list[Any]) -> Any:
+    """Return a copy of an assistant with other workbenches and tools that hand over."""
+    return changed(agent, **{_WORKBENCHES: workbenches, _HANDOFFS: handoffs})
 
 
 def static_tools(workbench: Any) -> list[BaseTool[Any, Any]] | None:

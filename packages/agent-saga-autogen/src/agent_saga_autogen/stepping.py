@@ -19,8 +19,9 @@ from autogen_core.tools import BaseTool, FunctionTool
 from pydantic import BaseModel
 
 from agent_saga.errors import ConfigurationError
+from agent_saga.kit.frameworks.failures import is_cancelled
 from agent_saga_autogen.binding import Binding
-from agent_saga_autogen.calls import Call, called, inside
+from agent_saga_autogen.calls import called, inside
 from agent_saga_autogen.effects import CallCancelled, Effect
 
 
@@ -59,14 +60,11 @@ class StepTool(BaseTool[Any, Any]):
         self, args: Mapping[str, Any], cancellation_token: CancellationToken, call_id: str | None
     ) -> Any:
         chosen = self.args_type().model_validate(args)
-        with called(Call(call_id or "", inside(), _plain(chosen, args))):
+        with called(inside(call_id or "", _plain(chosen, args))):
             return await super().run_json(args, cancellation_token, call_id=call_id)
 
     def _to_config(self) -> Any:
-        raise ConfigurationError(
-            f"{self.name} is a step, and cannot be dumped: loaded again, it would be none.",
-            fix="Dump what it was made from, and wrap that again when it is loaded.",
-        )
+        raise _cannot_be_dumped(self.name)
 
 
 class FunctionStep(StepTool, FunctionTool):
@@ -131,13 +129,61 @@ class JsonStep(StepTool):
     ) -> Any:
         chosen = self.args_type().model_validate(args)
         run = functools.partial(self._inner.run_json, args, cancellation_token, call_id=call_id)
-        with called(Call(call_id or "", inside(), _plain(chosen, args))):
+        with called(inside(call_id or "", _plain(chosen, args))):
             return await self.saga_effect.call((run,), {})
+
+
+class HandoffTool(BaseTool[Any, Any]):
+    """A tool by which an agent hands over to another one; it is no step, and never raises.
+
+    Args:
+        inner: the framework's.
+    """
+
+    def __init__(self, inner: BaseTool[Any, Any]) -> None:
+        strict = bool(getattr(inner, "_strict", False))
+        super().__init__(
+            inner.args_type(), inner.return_type(), inner.name, inner.description, strict
+        )
+        self._inner = inner
+
+    @property
+    def schema(self) -> Any:
+        """The tool's own schema."""
+        return self._inner.schema
+
+    async def run_json(
+        self,
+        args: Mapping[str, Any],
+        cancellation_token: CancellationToken,
+        call_id: str | None = None,
+    ) -> Any:
+        """Hand over; what a model wrote for arguments does not matter if it is no object."""
+        given = args if isinstance(args, Mapping) else {}
+        try:
+            return await self._inner.run_json(given, cancellation_token, call_id=call_id)
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise
+            return f"{self.name} was cancelled."
+        except Exception as error:
+            return str(error)
+
+    async def run(self, args: Any, cancellation_token: CancellationToken) -> Any:
+        """Hand over."""
+        return await self.run_json(args.model_dump(), cancellation_token)
 
 
 async def forward(run: Callable[[], Awaitable[Any]]) -> Any:
     """Do what a tool does; the function of a step whose tool is not seen into."""
     return await run()
+
+
+def _cannot_be_dumped(name: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{name} is a step, and cannot be dumped: loaded again, it would be none.",
+        fix="Dump what it was made from, and wrap that again when it is loaded.",
+    )
 
 
 def _plain(chosen: BaseModel, args: Mapping[str, Any]) -> dict[str, Any]:

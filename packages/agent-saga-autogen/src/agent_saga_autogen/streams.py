@@ -12,49 +12,17 @@ Rules of this part:
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import contextvars
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from autogen_core import CancellationToken
 
-from agent_saga.domain.report import RollbackReport
-from agent_saga.engine.boundary import last_reports
 from agent_saga.kit.agent_kit import AgentKit
-from agent_saga_autogen.running import Started, no_loop
+from agent_saga.kit.frameworks.streams import END, SagaStream, Seat, one_by_one, streamed
+from agent_saga_autogen.running import Started
 
-_END = object()
-_TURNS = 20
-"""Turns of the loop after which an event has come to the program, also through a runtime."""
-
-
-class SagaStream:
-    """A streamed run; iterate over it for the framework's events.
-
-    Attributes:
-        result: the framework's result; None before the run has ended well.
-    """
-
-    def __init__(self, events: AsyncIterator[Any], seat: _Seat) -> None:
-        self._events = events
-        self._seat = seat
-
-    @property
-    def result(self) -> Any:
-        """The framework's result; None before the run has ended well."""
-        return self._seat.result
-
-    def __aiter__(self) -> SagaStream:
-        return self
-
-    async def __anext__(self) -> Any:
-        return await self._events.__anext__()
-
-    async def aclose(self) -> None:
-        """Cancel a run that goes on, and wait until it was undone."""
-        await self._events.aclose()  # type: ignore[attr-defined]
+__all__ = ["SagaStream", "saga_stream", "saga_stream_sync"]
 
 
 def saga_stream(
@@ -64,6 +32,8 @@ def saga_stream(
     kit: AgentKit | None = None,
     key: str | None = None,
     on_tool_failure: str | None = None,
+    state: Mapping[str, Any] | None = None,
+    resume: object = None,
     cancellation_token: CancellationToken | None = None,
     **options: Any,
 ) -> SagaStream:
@@ -75,106 +45,61 @@ def saga_stream(
         kit: whose boundary it is; the agent's when not given, else the process's defaults.
         key: an id of your own for the saga.
         on_tool_failure: "continue", "rollback" or "ask"; the agent's when not given.
+        state: the state of a `Waiting`, which is gone on with.
+        resume: the answer to what it waits for.
         cancellation_token: cancels the run.
         options: further options of its `run_stream`.
+
+    Its `result` is what `saga_run` returns, once it has ended.
 
     Raises:
         SagaAborted: while it is iterated: the run failed and was undone.
         CancelledError: while it is iterated: the run was cancelled, and was undone.
     """
     seat = _Seat()
-    asked = (agent, task, kit, key, on_tool_failure, options)
-    return SagaStream(_events(asked, cancellation_token, seat), seat)
 
-
-async def _events(
-    asked: tuple[Any, ...], token: CancellationToken | None, seat: _Seat
-) -> AsyncIterator[Any]:
     async def run() -> None:
-        try:
-            started = Started(*asked)
-            started.plan.run.before_turn = seat.caught_up
-            started.release = seat.release
-            seat.result = await started.carry_out(token, lambda: seat.follow(started.events()))
-        finally:
-            seat.end(last_reports.get())
+        how = (kit, key, on_tool_failure, state, resume)
+        started = Started(agent, task, how, options)
+        started.before_turn, started.release = seat.caught_up, seat.release
+        seat.result = await started.carry_out(
+            cancellation_token, lambda: seat.follow(started.events())
+        )
 
-    task = asyncio.create_task(run())
-    try:
-        while (event := await seat.events.get()) is not _END:
-            yield event
-            seat.ask()
-        await task
-    finally:
-        await seat.leave(task)
-        last_reports.set(seat.report)
+    return SagaStream(streamed(run, seat), seat)
 
 
-class _Seat:
-    """Where a streamed run and the program that takes its events meet."""
+class _Seat(Seat):
+    """A seat that a run can leave without waiting for the program."""
 
     def __init__(self) -> None:
-        self.events = asyncio.Queue[Any]()
-        self.report: RollbackReport | None = None
-        self.result: Any = None
-        self._asked = asyncio.Queue[None]()
-        self._starving = asyncio.Event()
+        super().__init__()
         self._released = False
 
     async def follow(self, given: Any) -> Any:
         """Give each event of a run; return its result."""
         result: Any = None
         async with contextlib.aclosing(given) as events:
-            while (event := await self.next(events)) is not _END:
+            while (event := await self.following(events)) is not END:
                 result = event
                 await self.give(event)
         return result
 
-    async def next(self, events: Any) -> Any:
-        """Return the framework's next event; meanwhile the program has all that were before."""
-        self._starving.set()
-        try:
-            return await anext(events, _END)
-        finally:
-            self._starving.clear()
+    async def give(self, item: Any) -> None:
+        """Give an event, and wait until the next one is asked for."""
+        if not self._released:
+            await super().give(item)
 
     async def caught_up(self) -> None:
         """Wait until the program has taken every event and asks for another one."""
-        while not self._released:
-            await self._starving.wait()
-            for _ in range(_TURNS):
-                await asyncio.sleep(0)
-            if self._starving.is_set():
-                return
-
-    async def give(self, event: Any) -> None:
-        """Give an event, and wait until the next one is asked for."""
-        self.events.put_nowait(event)
         if not self._released:
-            await self._asked.get()
+            await super().caught_up()
 
     def release(self) -> None:
         """Let the run come to its end, whether the program takes its events or not."""
         self._released = True
         self._starving.set()
         self.ask()
-
-    def ask(self) -> None:
-        """Ask for the next event."""
-        self._asked.put_nowait(None)
-
-    def end(self, report: RollbackReport | None) -> None:
-        """Say that there are no more events."""
-        self.report = report
-        self.events.put_nowait(_END)
-
-    async def leave(self, task: asyncio.Task[None]) -> None:
-        """Cancel a run that goes on and wait until it was undone."""
-        if task.done():
-            return
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 def saga_stream_sync(
@@ -184,6 +109,8 @@ def saga_stream_sync(
     kit: AgentKit | None = None,
     key: str | None = None,
     on_tool_failure: str | None = None,
+    state: Mapping[str, Any] | None = None,
+    resume: object = None,
     cancellation_token: CancellationToken | None = None,
     **options: Any,
 ) -> Iterator[Any]:
@@ -196,19 +123,6 @@ def saga_stream_sync(
         SagaAborted: the run failed and was undone.
         ConfigurationError: an event loop is running on this thread.
     """
-    no_loop("saga_stream")
     given: dict[str, Any] = {"kit": kit, "key": key, "on_tool_failure": on_tool_failure}
-    given.update(cancellation_token=cancellation_token, **options)
-    stream = saga_stream(agent, task, **given)
-    context = contextvars.copy_context()
-
-    async def following() -> Any:
-        return await anext(stream, _END)
-
-    with asyncio.Runner() as runner:
-        try:
-            while (event := runner.run(following(), context=context)) is not _END:
-                yield event
-        finally:
-            runner.run(stream.aclose(), context=context)
-            last_reports.set(context.get(last_reports))
+    given.update(state=state, resume=resume, cancellation_token=cancellation_token, **options)
+    return one_by_one("saga_stream", saga_stream(agent, task, **given))

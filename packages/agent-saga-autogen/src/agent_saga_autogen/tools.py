@@ -26,16 +26,20 @@ from autogen_core.tools import BaseTool, FunctionTool
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.engine.wrap import SagaTool
 from agent_saga.errors import ConfigurationError
-from agent_saga.kit.frameworks.declarations import (
-    Declaration,
-    Declarations,
-    checked,
-    from_policy,
-    undeclared,
+from agent_saga.kit.frameworks.declarations import Declaration, Declarations, checked
+from agent_saga.kit.frameworks.declared import (
+    by_policy,
+    check_named,
+    check_undeclared,
+    each_declared,
+    engine_options,
+    engine_tool,
+    is_a_read,
 )
-from agent_saga.kit.tools import tool as bare_tool
+from agent_saga.kit.frameworks.functions import without_key
 from agent_saga_autogen import seams
-from agent_saga_autogen.effects import KEY, Effect
+from agent_saga_autogen.asking import HumanAsked
+from agent_saga_autogen.effects import Effect
 from agent_saga_autogen.stepping import FunctionStep, JsonStep, StepTool, forward
 
 if TYPE_CHECKING:
@@ -77,15 +81,12 @@ def saga_tool(
         )
     theirs = {option: options.pop(option) for option in tuple(options) if option in _THEIRS}
     if isinstance(fn, SagaTool):
-        if semantics is not None or compensate is not None or options:
-            raise ConfigurationError(
-                f"{fn.tool.name} is declared already; its declaration cannot be given again."
-            )
+        check_undeclared(fn, semantics, compensate, options)
         step = fn
     else:
         given = {"semantics": semantics, "compensate": compensate, **options}
         step = declared(fn, kit, {"name": name or fn.__name__, **given})
-    shown = _without_key(step.tool.fn)
+    shown = without_key(step.tool.fn)
     theirs.setdefault("description", inspect.getdoc(step.tool.fn) or "")
     return FunctionStep(Effect(step), shown, name=name or step.tool.name, **theirs)
 
@@ -124,7 +125,8 @@ def wrap_tool(
         kit: the kit that the tool belongs to.
         timeout: seconds for one attempt.
         name: how log, rules and reports name it; the tool's own name when not given.
-        options: further options of `agent_saga.engine.tool.declare`.
+        options: `asks_first=True` where the tool asks a human (`ask_human`) only before its effect,
+            and further options of `agent_saga.engine.tool.declare`.
 
     Raises:
         UndeclaredSemantics: nothing says what the tool does to the world.
@@ -134,10 +136,7 @@ def wrap_tool(
         raise ConfigurationError(f"{tool.name} is a tool of agent-saga already.")
     given = {"semantics": semantics, "compensate": compensate, "timeout": timeout, **options}
     given["name"] = name or tool.name
-    if semantics is None and compensate is None:
-        declaration = from_policy(kit, given["name"])
-        given.update({} if declaration is None else declaration.options)
-    return _wrapped(tool, kit, given)
+    return _wrapped(tool, kit, by_policy(kit, given))
 
 
 def wrap_tools(
@@ -156,25 +155,8 @@ def wrap_tools(
     """
     given, declarations = list(tools), checked(declarations)
     check_named([tool.name for tool in given], declarations)
-    found = {t.name: declarations.get(t.name) or from_policy(kit, t.name) for t in given}
-    missing = [t.name for t in given if not is_wrapped(t) and found[t.name] is None]
-    if missing:
-        raise undeclared(list(dict.fromkeys(missing)))
-    return [_as_declared(tool, found[tool.name], kit) for tool in given]
-
-
-def check_named(names: Iterable[str], declarations: Declarations) -> None:
-    """Refuse declarations that name no tool.
-
-    Raises:
-        ConfigurationError: so it is.
-    """
-    known = set(names)
-    idle = sorted(set(declarations) - known)
-    if idle:
-        raise ConfigurationError(
-            f"There is no tool {', '.join(idle)}; the tools are {', '.join(sorted(known))}."
-        )
+    found = each_declared(given, declarations, kit, name=lambda t: t.name, wrapped=is_wrapped)
+    return [_as_declared(tool, declaration, kit) for tool, declaration in found]
 
 
 def wrap_as(
@@ -195,25 +177,11 @@ def is_wrapped(tool: object) -> bool:
     return isinstance(tool, StepTool)
 
 
-def is_a_read(options: dict[str, Any]) -> bool:
-    """Say whether options declare a tool that leaves nothing behind."""
-    semantics = options.get("semantics")
-    return semantics is not None and (
-        ActionSemantics.parse(semantics) is ActionSemantics.REVERSIBLE
-    )
-
-
 def declared(
     fn: Callable[..., Any], kit: AgentKit | None, options: dict[str, Any]
 ) -> SagaTool[..., Any]:
     """Return a function as a tool of the engine; a read that failed has changed nothing."""
-    given = dict(options)
-    if is_a_read(given):
-        harmless = given.get("not_applied_on") or ()
-        several = harmless if isinstance(harmless, tuple) else (harmless,)
-        given["not_applied_on"] = (*several, Exception)
-        given.setdefault("idempotent", True)
-    return bare_tool(**given)(fn) if kit is None else kit.safe_tool(fn, **given)
+    return engine_tool(fn, kit, engine_options(options, asks=HumanAsked))
 
 
 def _as_declared(
@@ -238,19 +206,3 @@ def _wrapped(
     function, made_of = found
     effect = Effect(declared(function, kit, options))
     return FunctionStep(effect, function, name=tool.name, description=tool.description, **made_of)
-
-
-def _without_key(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function as a model may see it: the idempotency key is the engine's to give."""
-    signature = inspect.signature(fn)
-    if KEY not in signature.parameters:
-        return fn
-
-    @functools.wraps(fn)
-    def shown(*args: Any, **kwargs: Any) -> Any:
-        return fn(*args, **kwargs)
-
-    left = [one for name, one in signature.parameters.items() if name != KEY]
-    shown.__dict__["__signature__"] = signature.replace(parameters=left)
-    shown.__annotations__ = {name: a for name, a in fn.__annotations__.items() if name != KEY}
-    return shown

@@ -1,4 +1,4 @@
-"""What an agent under care does between the turns of its model: it counts them, or ends.
+"""What an agent under care does between the turns of its model: it counts them, waits, or ends.
 
 Rules of this part:
 
@@ -6,6 +6,8 @@ Rules of this part:
   An agent that is stopped answers with a `StopMessage`, and a team that it is in ends by its
   termination condition: both can be used again.
 - A turn begins with the event by which an agent tells of its model's calls.
+- A turn some of whose calls wait for a human is set aside: its model is not told of it, and when
+  the run is gone on with, those calls are made, and those alone.
 - A model's call that is cancelled, through the run's token or from inside, does not leave the agent
   as a cancellation: a team whose agent ended with one would wait for ever.
 """
@@ -29,9 +31,11 @@ from autogen_agentchat.messages import (
 from autogen_core import CancellationToken
 
 from agent_saga.errors import ConfigurationError, one_line
+from agent_saga.kit.frameworks.failures import is_cancelled
 from agent_saga_autogen.binding import Binding
 from agent_saga_autogen.calls import Path, Run
-from agent_saga_autogen.effects import CallCancelled, stop, task_is_cancelled
+from agent_saga_autogen.effects import CallCancelled, stop
+from agent_saga_autogen.waiting import set_aside
 
 BINDING = "_saga_binding"
 
@@ -52,9 +56,9 @@ class SagaAgent:
                 yield event
             return
         told: list[BaseAgentEvent | BaseChatMessage] = []
-        if await _goes_on(run):
+        if await _goes_on(run, path):
             with _ending(run, name, cancellation_token):
-                async with contextlib.aclosing(_turns(events, run, path)) as turns:
+                async with contextlib.aclosing(_turns(self, events, run, path)) as turns:
                     async for event in turns:
                         yield event
                         if isinstance(event, Response):
@@ -63,17 +67,54 @@ class SagaAgent:
         yield Response(chat_message=_stopped(run, name), inner_messages=told)
 
 
-async def _turns(events: Any, run: Run, path: Path) -> AsyncGenerator[Any, None]:
-    """Give what an agent tells, until its run is stopped."""
+async def _turns(agent: Any, events: Any, run: Run, path: Path) -> AsyncGenerator[Any, None]:
+    """Give what an agent tells, until its run is stopped, or its turn waits."""
+    turn = _Turn(path[-1])
     async with contextlib.aclosing(events):
         async for event in events:
-            if isinstance(event, ToolCallRequestEvent):
+            begins, ends = turn.begins(event), turn.ends(event)
+            if begins:
                 run.counts.turn(path)
             yield event
-            if isinstance(event, ToolCallRequestEvent) and run.stop is not None:
+            if begins and run.stop is not None:
                 return
-            if isinstance(event, ToolCallExecutionEvent) and not await _goes_on(run):
+            if ends and any(one is agent for one in run.waiters) and path[0] in run.waiting:
+                await set_aside(agent, run, turn.calls, event.content)
                 return
+            if ends and not await _goes_on(run, path, begins=False):
+                return
+
+
+class _Turn:
+    """Tells an agent's own turns from those of agents that are its tools, whose events it gives on.
+
+    Args:
+        name: the agent's.
+
+    Attributes:
+        calls: those of the turn that has begun, or began last.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.calls: list[Any] = []
+        self._name = name
+        self._open = False
+
+    def begins(self, event: Any) -> bool:
+        """Say whether a turn of the agent begins."""
+        own = isinstance(event, ToolCallRequestEvent) and event.source == self._name
+        if not own or self._open:
+            return False
+        self.calls, self._open = list(event.content), True
+        return True
+
+    def ends(self, event: Any) -> bool:
+        """Say whether the turn ends that has begun."""
+        own = isinstance(event, ToolCallExecutionEvent) and event.source == self._name
+        if not own or [r.call_id for r in event.content] != [c.id for c in self.calls]:
+            return False
+        self._open = False
+        return True
 
 
 @contextlib.contextmanager
@@ -86,7 +127,7 @@ def _ending(run: Run, name: str, token: CancellationToken) -> Iterator[None]:
     try:
         yield
     except asyncio.CancelledError as cut:
-        if task_is_cancelled():
+        if is_cancelled():
             raise
         lost = CallCancelled(f"{name} was cancelled before it had ended.")
         if not token.is_cancelled():
@@ -98,20 +139,28 @@ def _ending(run: Run, name: str, token: CancellationToken) -> Iterator[None]:
         raise
 
 
-async def _goes_on(run: Run) -> bool:
-    """Say whether another turn may begin; wait until the program has taken what was before."""
+async def _goes_on(run: Run, path: Path, *, begins: bool = True) -> bool:
+    """Say whether another turn may begin; wait until the program has taken what was before.
+
+    Args:
+        run: the run.
+        path: the agent's.
+        begins: it is the agent's first; such a one does not begin while the run waits, unless the
+            agent is inside a call, which comes to its end.
+    """
     if run.stop is None and run.before_turn is not None:
         await run.before_turn()
-    return run.stop is None
+    return run.stop is None and not (begins and run.waiting and len(path) == 1)
 
 
-def _stopped(run: Run | None, source: str) -> StopMessage:
-    why = "" if run is None or run.stop is None else one_line(run.stop)
-    return StopMessage(content=f"The run was stopped: {why}", source=source)
+def _stopped(run: Run, source: str) -> StopMessage:
+    if run.stop is not None:
+        return StopMessage(content=f"The run was stopped: {one_line(run.stop)}", source=source)
+    return StopMessage(content="The run waits for a human.", source=source)
 
 
 class Stopped(TerminationCondition):
-    """Ends a team whose run was stopped.
+    """Ends a team whose run was stopped, or waits.
 
     Args:
         binding: the team's.
@@ -130,7 +179,10 @@ class Stopped(TerminationCondition):
     ) -> StopMessage | None:
         """Return why the team ends, or None."""
         run = self._binding.run()
-        return None if run is None or run.stop is None else _stopped(run, "agent_saga")
+        waits = run is not None and bool(run.waiting) and not self._binding.inside()
+        if run is None or not (run.stop or waits):
+            return None
+        return _stopped(run, "agent_saga")
 
     async def reset(self) -> None:
         """Do nothing: another run has its own reasons."""

@@ -34,10 +34,12 @@ from autogen_core.tools import (
 
 from agent_saga.errors import ConfigurationError, one_line
 from agent_saga.kit.frameworks.declarations import Declarations, checked, from_policy, undeclared
+from agent_saga.kit.frameworks.declared import check_named
+from agent_saga.kit.frameworks.failures import is_cancelled
 from agent_saga_autogen.binding import Binding
 from agent_saga_autogen.calls import Call, called, inside, running
-from agent_saga_autogen.effects import CallCancelled, Effect, stop, task_is_cancelled
-from agent_saga_autogen.tools import check_named, declared, within_a_boundary
+from agent_saga_autogen.effects import CallCancelled, Effect, stop
+from agent_saga_autogen.tools import declared, within_a_boundary
 
 if TYPE_CHECKING:
     from agent_saga.kit.agent_kit import AgentKit
@@ -53,10 +55,14 @@ class Guard:
     Args:
         binding: where the calls are made.
         agent: the name of the agent whose model makes them; empty if that is not known.
+
+    Attributes:
+        owner: that agent's clone, as soon as there is one.
     """
 
     def __init__(self, binding: Binding, agent: str = "") -> None:
         self.binding = binding
+        self.owner: Any = None
         self._agent = (agent,) if agent else ()
 
     async def answer(self, name: str, call: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
@@ -72,7 +78,9 @@ class Guard:
     @contextlib.contextmanager
     def placed(self) -> Any:
         """Let the calls inside be calls of the agent."""
-        with called(Call("", (*inside(), *self._agent))):
+        run, path = running.get(), (*inside().path, *self._agent)
+        waits = run is not None and any(self.owner is one for one in run.waiters)
+        with called(Call("", path, waits=waits)):
             yield
 
     @contextlib.contextmanager
@@ -82,7 +90,7 @@ class Guard:
         try:
             yield found
         except asyncio.CancelledError as cut:
-            if task_is_cancelled():
+            if is_cancelled():
                 raise
             lost = CallCancelled(f"{name} was cancelled before it had ended.")
             lost.__cause__ = cut
@@ -251,7 +259,7 @@ class SagaWorkbench(Workbench):
             raise unknown
         answers: list[ToolResult] = []
         call = functools.partial(self._inner.call_tool, name, arguments, token, call_id)
-        with called(Call(call_id or "", inside(), arguments)):
+        with called(inside(call_id or "", arguments)):
             try:
                 value = await self._cancelled_by(token, effect.call((call, answers), {}))
             except WorkbenchToolFailed:
