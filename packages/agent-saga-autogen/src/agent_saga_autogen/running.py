@@ -26,6 +26,7 @@ from weakref import WeakKeyDictionary
 from autogen_agentchat.base import Team
 from autogen_agentchat.messages import TextMessage, ToolCallExecutionEvent
 from autogen_core import CancellationToken
+from pydantic_core import to_jsonable_python
 
 from agent_saga.engine.handle import SagaHandle
 from agent_saga.errors import ConfigurationError, SagaSuspended
@@ -226,7 +227,8 @@ class Started:
     async def _suspended(self, saga: SagaHandle, waiting: list[Waiting]) -> None:
         """Leave the saga suspended if the run waits; note what it then returns."""
         if self.plan.run.waiting:
-            waiting.append(self.plan.waiting(await self.agent.save_state()))
+            state = to_jsonable_python(await self.agent.save_state())
+            waiting.append(self.plan.waiting(state))
             self.plan.suspend(saga, waiting[0])
 
     async def _ending(self, run: Awaitable[Any]) -> Any:
