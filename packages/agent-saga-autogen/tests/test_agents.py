@@ -95,8 +95,11 @@ class TestAClone:
                 one.dump_component()
 
     def test_of_a_team_runs_once_at_a_time(self, shop):
+        reached = asyncio.Event()
+
         async def waits(item: str) -> str:
-            await asyncio.sleep(30)
+            reached.set()
+            await asyncio.Event().wait()
             return item
 
         tool = FunctionTool(waits, description="Wait.")
@@ -105,7 +108,7 @@ class TestAClone:
 
         async def case():
             first = asyncio.ensure_future(saga_run(clone, "go on"))
-            await asyncio.sleep(0.01)
+            await reached.wait()
             with pytest.raises(SagaAborted, match="has not ended yet"):
                 await saga_run(clone, "go on")
             first.cancel()
