@@ -4,6 +4,8 @@ Rules of this part:
 
 - An earlier step is meant by the same key, by a recorded step of a resumed saga, or by arguments
   equal to those of an unsettled step.
+- A framework package that knows where in its run the program is names what the program leaves
+  unnamed (`Saga.names`): what the framework runs again is then known again.
 - A step is registered before the fence is read; see `engine.saga`.
 - Arguments count as they were at the call: they are encoded here, once, for the log and for their
   MAC alike.
@@ -47,6 +49,8 @@ def admit(call: Invocation) -> tuple[Step, bool]:
     encoded = arguments(saga.salt, call.arguments)
     if saga.suspendable:
         _check_suspendable(call.tool)
+    if call.key is None and saga.names is not None:
+        call.key = saga.names(call.tool, encoded[2] or mac_of(saga.salt, encoded[0]))
     with saga.lock:
         if call.key is None and not saga.unsettled and saga.replay is None:
             step = None

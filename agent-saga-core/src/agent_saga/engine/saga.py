@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from agent_saga.engine.ports import Engine
     from agent_saga.engine.replay import Calls, Replay
     from agent_saga.engine.step import Step
+    from agent_saga.engine.tool import Tool
     from agent_saga.errors import SuspendRequested
 
 
@@ -41,6 +42,7 @@ class Saga:
         abandoned: what becomes of the recorded steps of ways that were left: "undo" or "keep", by
             step; forked_at: after which step the last one was, "" before the first; or None.
         calls_made: how many calls of a tool in a scope the recorded run made, where it says so.
+        names: gives a call without a key one, from its tool and its arguments' MAC; None for none.
         only, undo_to: undoing it is about these steps, those after this one; None for all of them.
 
     Args:
@@ -71,6 +73,7 @@ class Saga:
         "labels",
         "lock",
         "name",
+        "names",
         "only",
         "opened",
         "order",
@@ -130,6 +133,7 @@ class Saga:
         self.only: frozenset[str] | None = None
         self.undo_to = ""
         self.read_only = False
+        self.names: Callable[[Tool, bytes], str | None] | None = None
 
     def move(self, event: str) -> None:
         """Change the state as the lifecycle table says."""

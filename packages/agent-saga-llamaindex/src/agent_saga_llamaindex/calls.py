@@ -198,10 +198,9 @@ def entered(run: Run) -> Iterator[None]:
     """Let the code inside be a run; its model's calls are not those of the one round it."""
     call = calling.get()
     path = call.inside if call is not None else ()
-    outermost = running.get() is None
     tokens = (
         running.set(run),
-        calling.set(Call("", path if outermost else (*path, *run.root.place[-1:]))),
+        calling.set(Call("", (*path, *run.root.place[-1:]))),
         executing.set(run.root),
     )
     try:

@@ -45,6 +45,7 @@ class Taken(NamedTuple):
         mark: the one that the saga was suspended with for the last time; empty for never.
         last: the number of the last piece of work that it knows of.
         messages: those of the agent's memory.
+        is_idle: no step of the workflow has work to do, or waits for an event.
     """
 
     context: Context[Any]
@@ -52,6 +53,7 @@ class Taken(NamedTuple):
     mark: str
     last: int
     messages: list[Any]
+    is_idle: bool
 
     def knows(self, kept: frozenset[str], step: str, place: Path) -> bool:
         """Say whether a recorded step was made before the context was taken.
@@ -121,9 +123,10 @@ async def taken(context: Context[Any] | None, key: str | None) -> Taken | None:
     saga = str(note["saga"])
     if key is not None and saga not in (key, identity.saga_id_of(key)):
         raise ConfigurationError(f"The context belongs to another saga than {key!r}: {saga}.")
-    last = seams.last_work(seams.taken(context))
-    messages = list(note.get("messages") or ())
-    return Taken(context, saga, str(note.get("mark") or ""), last, messages)
+    found = seams.taken(context)
+    mark, messages = str(note.get("mark") or ""), list(note.get("messages") or ())
+    is_idle = seams.is_at_rest(found) and not seams.waits(found)
+    return Taken(context, saga, mark, seams.last_work(found), messages, is_idle)
 
 
 class Note:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from agent_saga.controls.waiting import WaitingApprovals, answering
@@ -114,6 +114,7 @@ class Plan:
 
         Raises:
             SagaClosed: it is not where the context is.
+            ConfigurationError: the context is that of another workflow.
         """
         if self.nested:
             return
@@ -123,6 +124,11 @@ class Plan:
         awaits = {} if log is None else log.awaits
         self._kept = frozenset(map(str, awaits.get("steps") or ()))
         self.asked = tuple(map(str, awaits.get("events") or ()))
+        if self.found is not None and self.found.is_idle and not self.asked:
+            raise ConfigurationError(
+                "The context has nothing to go on with here: it is that of another workflow.",
+                fix="Restore it with the workflow, or the agent, that it was taken from.",
+            )
         questions = (awaits.get("questions") or {}).values()
         self._asked_about = [one["step"] for one in questions if one.get("step")]
         if lasts(self._runtime):
@@ -170,11 +176,15 @@ class Plan:
             for step in self._asked_about:
                 attempts.expect(*step)
         else:
-            outer, around = running.get(), executing.get()
-            self.run.root = _inside(around, attempts_of(saga).run(()))
+            outer = running.get()
+            self.run.root = _inside(executing.get(), attempts_of(saga).run(()))
             self.run.counts = self.run.counts if outer is None else outer.counts
-        with answering(self.run.answers), entered(self.run):
-            yield
+        around, saga.names = saga.names, _naming(saga)
+        try:
+            with answering(self.run.answers), entered(self.run):
+                yield
+        finally:
+            saga.names = around
 
     def _knows(self, step: str, place: Path) -> bool:
         return self.found is not None and self.found.knows(self._kept, step, place)
@@ -221,6 +231,18 @@ def _inside(around: Execution | None, number: int) -> Execution:
     if around is not None and around.place:
         return around.run_inside()
     return Execution((f"run {number}",), around)
+
+
+def _naming(saga: Any) -> Callable[[Any, bytes], str | None]:
+    """Return what names the calls of a step that are none of this package's tools."""
+
+    def name(tool: Any, mac: bytes) -> str | None:
+        run, here = running.get(), executing.get()
+        if run is None or here is None or not here.place:
+            return None
+        return attempts_of(saga).key(saga, tool, run, mac)
+
+    return name
 
 
 def _engines_saga(handle: SagaHandle) -> Any:

@@ -265,7 +265,9 @@ def _question(execution: Execution, error: Exception | None) -> Mapping[str, Any
         return None
     known = next(iter(execution.pending.values()), None)
     if known is None and isinstance(error, ApprovalPending) and error.question:
-        return error.question
+        step = getattr(error, "agent_saga_step", None)
+        key = [step.tool.name, step.key[-1]] if step is not None and step.keyed else None
+        return {**error.question, "step": key}
     return known
 
 
