@@ -60,6 +60,15 @@ def test_a_folder_of_something_else_is_no_log(
     assert [path.name for path in (tmp_path / "photos").iterdir()] == ["ada.jpg"]
 
 
+def test_doctor_tells_an_empty_folder_from_a_log(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir(mode=0o700)
+    run = cli("doctor", "--wal-path", tmp_path / "empty")
+    assert (run.code, "is empty: no log has begun there" in run.out) == (0, True)
+    (tmp_path / "empty" / "ada.jpg").write_text("not a log")
+    run = cli("doctor", "--wal-path", tmp_path / "empty")
+    assert (run.code, "so it is no log" in run.out) == (1, True)
+
+
 def test_what_was_halted_before_the_first_agent_is_told(cli: Cli, tmp_path: Path) -> None:
     cli("halt", *WHO)
     run = cli("status")

@@ -96,6 +96,8 @@ def test_a_lost_lock_is_a_matter_for_a_person(cli: Cli, without_lock: Path) -> N
     assert list(status["writers"]["untold"]) == [without_lock.parent.name]
     assert status["sagas"]["untold"] == ["saga-1"]
     assert [one["saga"] for one in cli("queue", "list", "--json").document["untold"]] == ["saga-1"]
+    doctor = cli("doctor")
+    assert (doctor.code, f"touch {shlex.quote(str(without_lock))}" in doctor.out) == (1, True)
     shown = cli("queue", "show", "saga-1")
     assert (shown.code, "touch" in shown.err) == (3, True)
 

@@ -109,7 +109,9 @@ def log_findings(path: Path) -> list[Finding]:
             )
         ]
     found = path.stat()
-    findings = [Finding(OK, "The log's folder can be written.")]
+    begun = any(path.iterdir()) if os.access(path, os.R_OK) else True
+    writable = "can be written" if begun else "is empty: no log has begun there"
+    findings = [Finding(OK, f"The log's folder {writable}.")]
     if not os.access(path, os.W_OK | os.X_OK):
         findings = [Finding(PROBLEM, "This user cannot write to the log's folder.")]
     if hasattr(os, "getuid"):

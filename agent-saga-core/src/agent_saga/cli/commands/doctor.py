@@ -29,6 +29,7 @@ from agent_saga.cli.installation import (
 )
 from agent_saga.cli.options import import_option, log_options
 from agent_saga.cli.output import printable, say, say_json, table
+from agent_saga.cli.owners import Owners
 from agent_saga.cli.place import log_path
 from agent_saga.cli.reading import damage_text, handlers_needed, read_log
 from agent_saga.domain.clock import SYSTEM_CLOCK
@@ -86,6 +87,8 @@ def _contents(path: Path, registered: HandlerRegistry) -> list[Finding]:
     damages = [Finding(PROBLEM, line) for line in damage_text(log.damages)] if log.broken else []
     last = max((saga.last for saga in log.sagas.values()), default=0)
     told = [store_finding(path), clock_finding(SYSTEM_CLOCK.now_us(), last)]
+    untold = Owners(path).writers.untold.values()
+    told += [Finding(PROBLEM, error.message, error.fix) for error in untold]
     return [*damages, *told, *held, *handler_findings(missing)]
 
 
