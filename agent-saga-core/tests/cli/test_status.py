@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +130,14 @@ def test_a_note_of_another_form_is_none(tmp_path: Path, field: str) -> None:
 # --- a log that cannot be written -----------------------------------------------------------------
 
 
+def until(holds: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if holds():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not come to that")
+
+
 class Broken(OsPort):
     """A disk that fails every sync of data from now on."""
 
@@ -142,6 +152,7 @@ def test_a_writer_whose_log_failed_is_named(cli: Any, tmp_path: Path) -> None:
     wal.append(Ev.SAGA_BEGIN, saga="s", epoch=1, payload={"about": {"name": "x", "labels": {}}})
     with pytest.raises(Exception, match=r"gone|written"):
         wal.barrier_sync()
+    until(lambda: told(cli)[0] == 1)  # who waited is woken first, lest a disk that hangs keep them
     code, document = told(cli)
     assert code == 1
     [writer] = document["sections"]["writers"]["alive"]

@@ -155,11 +155,11 @@ def interrupted(
     real = getattr(sys.modules[module], name)
     left = [after]
 
-    def dies(*args: Any) -> Any:
+    def dies(*args: Any, **how: Any) -> Any:
         left[0] -= 1
         if left[0] < 0:
             raise Killed
-        return real(*args)
+        return real(*args, **how)
 
     with monkeypatch.context() as dying:
         dying.setattr(claiming, "_let_go", lambda *args: None)
