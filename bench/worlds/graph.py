@@ -81,9 +81,12 @@ class OnGraph(Declared):
             known = None if result is None else result["answer"]
             return Compensation(fn=undo, kwargs={"prepared": prepared, "result": known})
 
+        early = (lambda prepared: inverse(None, prepared=prepared)) if plan.harmless else None
         return {
             "semantics": "COMPENSABLE",
             "compensate": inverse,
+            "provisional": early,
+            "idempotent": plan.harmless,
             "prepare": lambda args: self._prepared(plan, args),
             "prober": lambda prepared: self._answered(plan, prepared),
             "settle_after": 0,

@@ -133,7 +133,8 @@ def _agent(world: World, task: Task, remote: Remote, wal: str, *, present: bool)
     try:
         with declared.kit.transaction(on_unsettled="warn") as saga:
             for call in task.calls:
-                remote.told(session=dict(declared.session))
+                known = {key: call.args[key] for key in world.secrets & call.args.keys()}
+                remote.told(session=declared.session | known)
                 try:
                     declared.tools[call.tool](**call.args)
                 except WorldError:

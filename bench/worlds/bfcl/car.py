@@ -100,7 +100,10 @@ TABLE: Constant[dict[str, plans.Plan]] = {
     "pressBrakePedal": Write(_shown("brakePedal"), _set_pedal),
     "releaseBrakePedal": Write(_shown("brakePedal"), _set_pedal),
     "setCruiseControl": Write(
-        _no_look, _cruise_off, _cruise_unseen, _cruise, restores=False, visible=False
+        *(_no_look, _cruise_off, _cruise_unseen, _cruise),
+        restores=False,
+        visible=False,
+        harmless=True,
     ),
     "set_navigation": Left(lambda args: ("VehicleControlAPI/destination",)),
     **dict.fromkeys(
