@@ -109,6 +109,35 @@ def test_a_text_that_is_too_long_for_a_schema_is_not_judged(arguments):
         test(view(**arguments))
 
 
+@pytest.mark.guarantee("RULE-1")
+def test_arguments_that_take_too_many_ways_through_a_schema_are_not_judged():
+    """Each level of the list doubles the ways, since both of them are tried before it fails."""
+    either = {"type": "array", "items": {"$ref": "#/$defs/a"}}
+    schema = {"$defs": {"a": {"anyOf": [either, either]}}, "properties": {"a": either}}
+    nested = "no list"
+    for _ in range(60):
+        nested = [nested]
+    with pytest.raises(ValueError, match="steps to be checked"):
+        breaks_schema(schema)(view(a=nested))
+    assert not breaks_schema(schema)(view(a=[[]]))
+
+
+@pytest.mark.parametrize(
+    ("items", "unique"),
+    [
+        ([{"k": n} for n in range(20_000)], True),
+        ([{"k": n} for n in range(20_000)] + [{"k": 5}], False),
+        ([1, True, "1", None, 0, False], True),
+        ([1, 1.0], False),
+        ([[1, {"a": 2}], [1, {"a": 2.0}]], False),
+        ([{"a": 1, "b": 2}, {"b": 2, "a": 1}], False),
+    ],
+)
+def test_whether_items_are_unique_is_seen_at_one_look(items, unique):
+    test = breaks_schema({"properties": {"a": {"uniqueItems": True}}})
+    assert test(view(a=items)) is not unique
+
+
 def test_a_schema_without_a_pattern_takes_long_texts():
     assert not breaks_schema({"properties": {"to": {"type": "string"}}})(view(to="a" * 300_000))
 

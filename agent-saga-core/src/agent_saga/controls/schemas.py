@@ -5,13 +5,15 @@ Rules of this part:
 - Pydantic and jsonschema are never imported unless a program uses them.
 - Nothing is fetched: a JSON Schema that refers to an address which it does not hold is refused.
 - Arguments are not changed and not completed; they fit as they are, or not.
-- The patterns of a schema cannot stall the gate: see `patterns`. Pydantic's own never can.
+- No schema stalls the gate. Its patterns are bounded (see `patterns`), and so is how many of its
+  words are applied to a call; what takes more raises, which refuses the call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -19,6 +21,9 @@ from agent_saga.controls.patterns import bounded_schema
 from agent_saga.errors import ConfigurationError
 
 __all__ = ["Checker", "checker_of"]
+
+MOST_STEPS: Final = 50_000
+"""How many words of a JSON Schema are applied to one call at most: about a second."""
 
 Checker: TypeAlias = Callable[[dict[str, Any]], bool]
 
@@ -74,7 +79,7 @@ def _pydantic(model: Any) -> Checker:
 def _json_schema(schema: Mapping[str, Any]) -> Checker:
     try:
         from jsonschema.exceptions import SchemaError  # noqa: PLC0415 - an extra
-        from jsonschema.validators import validator_for  # noqa: PLC0415 - an extra
+        from jsonschema.validators import extend, validator_for  # noqa: PLC0415 - an extra
         from referencing import Registry  # noqa: PLC0415 - comes with it
     except ImportError as error:
         raise ConfigurationError(
@@ -86,12 +91,58 @@ def _json_schema(schema: Mapping[str, Any]) -> Checker:
         kind.check_schema(schema)
     except SchemaError as error:
         raise ConfigurationError(f"That is no JSON Schema: {error.message}.") from error
-    validator = kind(schema, registry=Registry())
+    steps = _Steps()
+    counted = {word: steps.counting(check) for word, check in kind.VALIDATORS.items()}
+    if "uniqueItems" in counted:
+        counted["uniqueItems"] = steps.counting(_unique_items)
+    validator = extend(kind, counted)(schema, registry=Registry())
     bound = bounded_schema(schema)
 
     def fits(arguments: dict[str, Any]) -> bool:
         if bound is not None:
             bound.check(arguments)
+        steps.begin()
         return bool(validator.is_valid(arguments))
 
     return fits
+
+
+class _Steps(threading.local):
+    """Counts the words of a schema that are applied while one call is judged, thread by thread."""
+
+    taken = 0
+
+    def begin(self) -> None:
+        """Begin with the next call."""
+        self.taken = 0
+
+    def counting(self, check: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
+        """Return the check of a word that counts how often it is applied."""
+
+        def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
+            self.taken += 1
+            if self.taken > MOST_STEPS:
+                raise ValueError(
+                    f"its arguments take more than {MOST_STEPS} steps to be checked by the schema"
+                )
+            yield from check(validator, value, instance, schema) or ()
+
+        return counted
+
+
+def _unique_items(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:  # noqa: ARG001
+    """Say whether a list holds something twice, looking at every item once."""
+    from jsonschema.exceptions import ValidationError  # noqa: PLC0415 - an extra
+
+    items = instance if value and isinstance(instance, list) else []
+    if len({_comparable(item) for item in items}) < len(items):
+        yield ValidationError("it holds something twice")
+
+
+def _comparable(item: Any) -> Any:
+    """Return what is equal for items that a JSON Schema takes for equal: 1 is 1.0, and not true."""
+    if isinstance(item, Mapping):
+        return dict, frozenset((key, _comparable(value)) for key, value in item.items())
+    if isinstance(item, list | tuple):
+        return list, tuple(_comparable(value) for value in item)
+    return isinstance(item, bool), item
