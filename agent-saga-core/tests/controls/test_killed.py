@@ -44,7 +44,7 @@ def does():
     process.communicate()
 
 
-def every_death(tmp_path, does, what, before=()):
+def every_death(tmp_path, does, what, before=(), every=EVERY):
     """Yield a folder for each write at which it died, after something else was done there."""
     number = 1
     end = "killed"
@@ -55,8 +55,8 @@ def every_death(tmp_path, does, what, before=()):
             assert does(one, folder) == "done"
         end = does(what, folder, number)
         yield folder, end
-        number += EVERY
-    assert number > 4 * EVERY, "it dies several times before it comes to its end"
+        number += every
+    assert number > 4 * every, "it dies several times before it comes to its end"
 
 
 def effects(folder):
@@ -115,7 +115,7 @@ def test_an_agent_that_is_killed_anywhere_acts_once_and_asks_until_it_is_answere
 
 @pytest.mark.guarantee("APPROVE-8")
 def test_a_revocation_that_is_killed_holds_or_does_not(tmp_path, does):
-    for folder, end in every_death(tmp_path, does, "revoked", before=["granted"]):
+    for folder, end in every_death(tmp_path, does, "revoked", before=["granted"], every=2):
         held = len(FileApprovalStore(folder / "log").grants())
         assert held == 0 or (held == 1 and end == "killed"), "what was acknowledged holds"
         assert does("covered", folder) == ("done" if held else "denied")
