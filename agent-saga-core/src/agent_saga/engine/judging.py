@@ -130,7 +130,7 @@ def judged_again(step: Step) -> Protocol[BaseException | None]:
             reason=found.reason,
             control=APPROVALS,
         )
-    return (yield from stands(step)) if found is None else found
+    return (yield from stands(step)) if found is None and step.requests else found
 
 
 def rechecked(step: Step, announced: float = math.inf) -> Protocol[BaseException | None]:
@@ -148,7 +148,7 @@ def rechecked(step: Step, announced: float = math.inf) -> Protocol[BaseException
     call.announced = announced
     cut = yield from _all_of(gate.rechecks, call)
     call.announced = math.inf  # a later attempt, or a call that waited for a thread, looks anew
-    return (yield from stands(step)) if cut is None else cut
+    return (yield from stands(step)) if cut is None and step.requests else cut
 
 
 def stopped(step: Step) -> BaseException | None:
@@ -161,7 +161,7 @@ def stopped(step: Step) -> BaseException | None:
 def _kept_from_starting(step: Step) -> Protocol[BaseException | None]:
     stops = step.scope.saga.engine.gate.stops
     cut = yield from _all_of(stops, step.call or _view(step))
-    return (yield from stands(step)) if cut is None else cut
+    return (yield from stands(step)) if cut is None and step.requests else cut
 
 
 def kept_from_undoing(saga: Saga) -> Protocol[BaseException | None]:
