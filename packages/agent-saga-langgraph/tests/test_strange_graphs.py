@@ -232,6 +232,61 @@ def test_an_edit_between_two_interrupts(run):
     run.assert_booked("box", "box")
 
 
+@pytest.mark.parametrize("how", ["retry", "interrupt"])
+def test_a_graph_in_a_graph_in_a_graph_that_stops_at_each_level(shop, how):
+    run = Again(shop, how)
+    asks = wrap_as(shop.ask, shop.declared["ask"], shop.kit)
+    seat, question = call("book", item="seat"), call("ask", question="?")
+    turns = [[seat, seat], [seat, question] if how == "interrupt" else [seat], "done"]
+
+    def lowest(state):
+        agent = create_agent(Deciding(script=turns), [run.tool, asks])
+        said = agent.invoke(PROMPT)["messages"]
+        return {"log": [message.text for message in said if message.name == "book"]}
+
+    lower = StateGraph(State)
+    lower.add_node("lowest", lowest)
+    lower.add_edge(START, "lowest")
+
+    def middle(state):
+        return {"log": [*lower.compile().invoke({"log": []})["log"], run.book("seat")]}
+
+    upper = StateGraph(State)
+    upper.add_node("one", middle)
+    upper.add_node("two", middle)
+    upper.add_edge(START, "one")
+    upper.add_edge("one", "two")
+
+    def node(state):
+        log = upper.compile().invoke({"log": []})["log"]
+        run.stop()
+        return {"log": [*log, run.book("seat")]}
+
+    log = run.through(run.graph(node))["log"]
+    assert len(set(log)) == 9
+    run.assert_booked(*["seat"] * 9)
+
+
+@pytest.mark.parametrize("command", [Command(update={"item": "x"}), Command(goto="b")], ids=str)
+def test_a_command_that_answers_nothing_keeps_what_a_branch_beside_has_done(run, command):
+    def asks(state):
+        booked = run.book("asks")
+        if not state.get("item"):
+            interrupt("go on?")
+        return {"log": [booked]}
+
+    builder = StateGraph(State)
+    builder.add_node("a", lambda _: {"log": [run.book("a")]})
+    builder.add_node("asks", asks)
+    builder.add_node("b", lambda _: {"log": [run.book("b")]})
+    builder.add_edge(START, "a")
+    builder.add_edge(START, "asks")
+    graph = builder.compile(checkpointer=InMemorySaver())
+    run.run(graph, {"log": []})
+    log = ended(run, graph, run.run(graph, command))
+    assert len(log) == run.shop.world.applications() == len(set(log))
+
+
 # --- a question about a call that a model asks for anew -------------------------------------------
 
 

@@ -310,6 +310,16 @@ def test_what_a_new_message_drops_and_the_model_calls_again_is_the_same_call(sho
     shop.world.assert_applied_once("seat")
 
 
+def test_a_call_that_was_met_again_stays_met_however_often_the_thread_waits(shop):
+    asks = [call("ask", question="sure?")]
+    run = agent(shop, [WAITS, [call("book", item="seat"), *asks], asks, "done"])
+    for given in (PROMPT, PROMPT, YES, YES):
+        result = run.invoke(given, on("1"))
+    assert result["messages"][-1].text == "done"
+    assert last_report().outcome == "COMMITTED"
+    shop.world.assert_applied_once("seat")
+
+
 def test_declarations_reach_the_engine(shop):
     assert compensable(None, timeout=3).options["timeout"] == 3
 

@@ -232,8 +232,9 @@ def _step(saga: Saga, tool: str, key: str) -> Step | None:
 
 def _keyed(saga: Saga, tool: Tool, mac: bytes) -> Step | None:
     """Return an equal step that the program gave a key, and does not know the end of."""
-    keyed = [step for step in tuple(saga.keyed.values()) if places.read(step.key[-1]) is None]
-    return next((step for step in keyed if equal(step, tool, mac) and unsettled(step)), None)
+    same = [step for step in tuple(saga.keyed.values()) if equal(step, tool, mac)]
+    left = [step for step in same if unsettled(step) and places.read(step.key[-1]) is None]
+    return next(iter(left), None)
 
 
 _attempts: PerSaga[Attempts] = PerSaga()

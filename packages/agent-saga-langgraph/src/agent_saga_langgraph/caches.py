@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from langgraph.pregel import Pregel
 
 from agent_saga.errors import ConfigurationError
-from agent_saga_langgraph.place import Place
+from agent_saga_langgraph.place import here
 
 log = logging.getLogger("agent_saga.langgraph")
 _warned: set[str] = set()
@@ -68,18 +68,18 @@ def _found(graph: Any) -> Cached:
     return Cached(frozenset(nodes), tasks)
 
 
-def check_not_cached(tool: str, place: Place | None) -> None:
+def check_not_cached(tool: str) -> None:
     """Refuse a call whose result, or whose node's, would be given again from a cache.
 
     Args:
         tool: the tool's name; it is no read.
-        place: where it is called, or None outside a graph.
 
     Raises:
         ConfigurationError: so it is.
     """
     cached = _cached.get()
-    if place is None or not (cached.nodes or cached.tasks):
+    place = here() if cached.nodes or cached.tasks else None
+    if place is None:
         return
     kept = [turn.node for turn in place.turns if turn.node in cached.nodes]
     if kept:

@@ -154,7 +154,7 @@ class Effect:
                 fix="Run the graph with saga_run(graph, …), or make it a saga_agent.",
             )
         if not tool.reversible:
-            check_not_cached(tool.name, places.here())
+            check_not_cached(tool.name)
         named = tool.form.named(args, kwargs)
         arguments = self._chosen(named)
         fingerprint = mac(saga.salt, arguments)

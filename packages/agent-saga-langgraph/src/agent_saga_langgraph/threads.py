@@ -276,7 +276,7 @@ def stopped_early(snapshot: StateSnapshot) -> bool:
 
 def goes_on(given: object) -> bool:
     """Say whether a run's input goes on with what waits, rather than beginning something."""
-    return given is None or (isinstance(given, Command) and given.resume is not None)
+    return given is None or isinstance(given, Command)
 
 
 def usable(state: SagaState | None) -> bool:

@@ -147,7 +147,7 @@ class Witness(GraphCallbackHandler):
     ) -> None:
         """Note that a task was begun, or, inside one, where its graph stands."""
         about: Mapping[str, Any] = metadata or {}
-        name = about.get("langgraph_checkpoint_ns")
+        name = about.get("langgraph_checkpoint_ns") or _namespace()
         if not name:
             self._open[run_id] = ()
             return
