@@ -93,6 +93,15 @@ def test_what_was_changed_is_in_the_queue_until_a_person_closes_it(log, world, c
     assert log.view().clean
 
 
+def test_a_saga_of_whose_records_none_is_as_it_was_is_in_the_queue_until_it_is_closed(log):
+    edited(log.past().begin("lamp").die(), b"lamp", b"lump")
+    assert [case.id for case in cases_in(str(log.path))] == [SAGA]
+    assert log.daemon().recover_all().needs_human
+    log.daemon().close_case(SAGA, by="ann", reason="nothing was done")
+    assert cases_in(str(log.path)) == []
+    assert not log.daemon().recover_all().needs_human
+
+
 def test_a_saga_begun_behind_the_changed_place_goes_on(log, world):
     """What was changed may have been a record of any saga that had begun, but of no later one."""
     past = log.past("early").begin()

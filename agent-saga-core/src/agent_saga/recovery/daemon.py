@@ -217,7 +217,8 @@ class Daemon:
                 return self._tried(found, patient=patient)
             if is_case(found) and not self._owner_lives(found):
                 found = self._proofs.proved(self.path, found)
-                return Recovered(found.id, name, NEEDS_HUMAN, case_of(found))
+                if is_case(found):
+                    return Recovered(found.id, name, NEEDS_HUMAN, case_of(found))
         except AgentSagaError as error:
             return Recovered(found.id, name, FAILED, error.message)
         except Exception as error:

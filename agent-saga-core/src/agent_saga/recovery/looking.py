@@ -131,7 +131,7 @@ def _judged(place: Place, found: Found, how: _How) -> tuple[str, str]:
         return (LIVE, "its process lives") if open_here else _NONE
     found = place.proved(found)
     if found.problems or not open_here:
-        return NEEDS_HUMAN, case_of(found)
+        return (NEEDS_HUMAN, case_of(found)) if is_case(found) else _NONE
     return _taken(place, found, how)
 
 

@@ -52,7 +52,7 @@ class Proofs:
         """Say which sagas will be asked about, so that a writer is read once for all of them."""
         lowest: dict[str, int] = {}
         for saga in sagas:
-            for writer, seq in _firsts(saga).items():
+            for writer, seq in saga.firsts.items():
                 lowest[writer] = min(seq, lowest.get(writer, seq))
         self._from = lowest
         self._known = {w: proof for w, proof in self._known.items() if w in lowest}
@@ -92,7 +92,7 @@ class Proofs:
         damages = list(found.damages)
         states: dict[str, LogState] = {}
         with View(port, path) as view:
-            for writer, since in _firsts(found).items():
+            for writer, since in found.firsts.items():
                 own = [record for record in found.records if record.writer == writer]
                 if not has_left(path, writer, port):
                     proof = self._unchanged(path, writer, since, found, port)
@@ -105,7 +105,7 @@ class Proofs:
                         states[writer] = proof.state
                 records += own
         damages += _changed_since_read(records)
-        now = Found(found.id, records, damages, states)
+        now = Found(found.id, records, damages, states, firsts=found.firsts)
         now.proved = True
         return now
 
@@ -152,14 +152,6 @@ class Proofs:
             for name, last, digest in left
             if (writer, digest) not in self._attested
         ]
-
-
-def _firsts(found: Found) -> dict[str, int]:
-    """Return the first record of each writer of a saga."""
-    firsts: dict[str, int] = {}
-    for record in found.records:
-        firsts[record.writer] = min(record.seq, firsts.get(record.writer, record.seq))
-    return firsts
 
 
 def _changed_since_read(records: list[Record]) -> list[Damage]:

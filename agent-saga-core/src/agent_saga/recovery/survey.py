@@ -26,6 +26,7 @@ from agent_saga.wal.reader import Damage, broken
 from agent_saga.wal.takeover import LogState, log_state
 
 _NOTHING: Mapping[str, LogState] = {}
+_NOWHERE: Mapping[str, int] = {}
 
 
 class Found:
@@ -39,6 +40,8 @@ class Found:
         damaged: why its records cannot be trusted; empty otherwise.
         lost: what the state store knows of it and the log has lost; empty if it was not asked.
         records: all its records, from every writer, each writer's in sequence.
+        firsts: for each writer the first sequence at which a record of it stood, also if that is
+            none any more when it is read against its chain.
         complete: the writers whose records were read to their end, since they were dead before,
             with what their logs looked like then.
         damages: the places of the log that cannot be read.
@@ -55,6 +58,7 @@ class Found:
         "damaged_writers",
         "damages",
         "effective",
+        "firsts",
         "id",
         "lost",
         "proved",
@@ -71,6 +75,7 @@ class Found:
         complete: Mapping[str, LogState] = _NOTHING,
         *,
         begun: float = 0.0,
+        firsts: Mapping[str, int] = _NOWHERE,
     ) -> None:
         self.begun = begun
         self.lost = ""
@@ -83,7 +88,8 @@ class Found:
         self.damaged_writers = _last_damages(damages)
         self.effective = effective(records)
         self.view = resolve(saga, records)
-        self.damaged = _damaged(records, damages, _seen_damages(self.effective.records))
+        self.firsts = _firsts(records, firsts)
+        self.damaged = _damaged(self.firsts, damages, _seen_damages(self.effective.records))
 
     @property
     def problems(self) -> list[str]:
@@ -171,10 +177,14 @@ def _seen_damages(records: Iterable[Record]) -> Mapping[str, int]:
     return seen
 
 
-def _damaged(records: list[Record], damages: Iterable[Damage], seen: Mapping[str, int]) -> str:
-    first: dict[str, int] = {}
+def _firsts(records: Iterable[Record], known: Mapping[str, int]) -> dict[str, int]:
+    first = dict(known)
     for record in records:
-        first.setdefault(record.writer, record.seq)
+        first[record.writer] = min(record.seq, first.get(record.writer, record.seq))
+    return first
+
+
+def _damaged(first: Mapping[str, int], damages: Iterable[Damage], seen: Mapping[str, int]) -> str:
     for damage in damages:
         if damage.kind == "torn-tail" or damage.seq <= seen.get(damage.writer, 0):
             continue
