@@ -154,6 +154,24 @@ def test_a_prober_and_a_reconciler_are_asked_about_what_was_called() -> None:
     assert ledger.undone == [["lamp"]]
 
 
+@pytest.mark.guarantee("FROZEN-1")
+def test_a_reconciler_is_asked_about_what_was_called_though_nobody_asked_before() -> None:
+    ledger = Ledger()
+    asked: list[Any] = []
+
+    @ledger.order.undo
+    def cancel(result: str) -> None:
+        raise ConnectionError
+
+    @ledger.order.observe
+    def look(args: dict[str, Any]) -> Observation:
+        asked.append(args["items"])
+        return Observation(reversed_=True)
+
+    assert ledger.run(["lamp"]).clean
+    assert asked == [["lamp"]]
+
+
 def test_a_helper_that_changes_the_arguments_changes_them_for_itself() -> None:
     def read(args: dict[str, Any]) -> int:
         args["n"] = 7

@@ -28,7 +28,7 @@ class Template:
         description: one line for the report.
     """
 
-    __slots__ = ("_flat", "description", "handler", "kwargs", "needs_result")
+    __slots__ = ("_flat", "asks_args", "description", "handler", "kwargs", "needs_result")
 
     def __init__(self, handler: str, kwargs: Mapping[str, Any], description: str = "") -> None:
         if not isinstance(handler, str) or not handler:
@@ -36,7 +36,8 @@ class Template:
         self.handler = handler
         self.kwargs = dict(kwargs)
         self.description = description
-        self.needs_result = _reads_result(self.kwargs)
+        self.needs_result = _reads(self.kwargs, "result")
+        self.asks_args = _reads(self.kwargs, "args")
         self._flat = _fields_read(self.kwargs)
 
     def fill(self, sources: Mapping[str, Any]) -> Compensation:
@@ -108,13 +109,13 @@ def _root(text: str) -> str | None:
     return _ROOTS[head]
 
 
-def _reads_result(value: Any) -> bool:
+def _reads(value: Any, source: str) -> bool:
     if isinstance(value, str):
-        return _root(value) == "result"
+        return _root(value) == source
     if isinstance(value, Mapping):
-        return any(_reads_result(v) for v in value.values())
+        return any(_reads(v, source) for v in value.values())
     if isinstance(value, (list, tuple)):
-        return any(_reads_result(v) for v in value)
+        return any(_reads(v, source) for v in value)
     return False
 
 

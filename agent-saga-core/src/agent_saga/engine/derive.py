@@ -34,12 +34,13 @@ class Deriver(Protocol):
     Attributes:
         handler: the inverse's registered name, where it is known beforehand.
         template: the recipe by which another process can derive it too, where there is one.
-        asks_key: it asks for the idempotency key of the effect.
+        asks_key: it asks for the idempotency key of the effect; asks_args: for the arguments.
     """
 
     handler: str | None
     template: Template | None
     asks_key: bool
+    asks_args: bool
 
     def derive(self, sources: Mapping[str, Any]) -> Compensation:
         """Return the inverse; sources are `result`, `args`, `prepared`, `idempotency_key`."""
@@ -52,10 +53,10 @@ class Deriver(Protocol):
 class TemplateDeriver:
     """Derives by a template; see `domain.templates`."""
 
-    __slots__ = ("_bound", "_template", "asks_key", "handler", "template")
+    __slots__ = ("_bound", "_template", "asks_args", "asks_key", "handler", "template")
 
     def __init__(self, template: Template) -> None:
-        self.asks_key = False
+        self.asks_key, self.asks_args = False, template.asks_args
         self._bound = handler = compensator_named(template.handler)
         misfit = handler.misfit(template.kwargs, filled=FILLED)
         if misfit:
@@ -80,7 +81,7 @@ class TemplateDeriver:
 class FactoryDeriver:
     """Derives by calling the user's factory with the result."""
 
-    __slots__ = ("asks", "asks_key", "fn", "handler", "needs_result", "template")
+    __slots__ = ("asks", "asks_args", "asks_key", "fn", "handler", "needs_result", "template")
 
     def __init__(self, fn: Callable[..., Any], *, needs_result: bool = True) -> None:
         form = Form(fn, "compensation factory")
@@ -97,6 +98,7 @@ class FactoryDeriver:
         accepts = form.accepts or frozenset()
         self.asks = [n for n in (*ASKED[1:], *FILLED) if n in accepts - {*form.names[:positional]}]
         self.asks_key = "idempotency_key" in self.asks
+        self.asks_args = "args" in self.asks
 
     def derive(self, sources: Mapping[str, Any]) -> Compensation:
         """Return what the factory answers, as a compensation."""

@@ -40,7 +40,8 @@ def applied(step: Step, result: Any) -> None:
             step.scope.saga.engine.metrics.count(STEPS_WITHOUT_INVERSE)
         return
     try:
-        inverse = deriver.derive(step.sources(keyed=deriver.asks_key))
+        sources = step.sources(keyed=deriver.asks_key, args=deriver.asks_args)
+        inverse = deriver.derive(sources)
         step.missing = unusable(inverse, step.scope.saga.engine)
     except Exception as error:
         step.missing = f"its inverse could not be derived ({one_line(error)})"

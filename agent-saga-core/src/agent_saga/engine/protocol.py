@@ -161,7 +161,8 @@ def _announced(step: Step) -> Protocol[BaseException | None]:
     step.intent_order = saga.order()
     provisional = tool.provisional
     if provisional is not None and not (again and step.provisional is not None):
-        step.provisional = provisional.derive(step.sources(keyed=provisional.asks_key))
+        sources = step.sources(keyed=provisional.asks_key, args=provisional.asks_args)
+        step.provisional = provisional.derive(sources)
     if again:
         seq = journal.attempt(step, 0, "repeated with the same idempotency key", step.error)
     else:

@@ -21,7 +21,7 @@ from agent_saga.domain.compensation import Compensation
 from agent_saga.domain.doubt import Doubt
 from agent_saga.domain.lifecycle import StepState, step_after
 from agent_saga.domain.report import StepLine
-from agent_saga.engine.as_called import FIXED, Kept, as_called, kept
+from agent_saga.engine.as_called import Kept, as_called, kept
 from agent_saga.errors import one_line
 from agent_saga.wal.encoding import mac_of
 
@@ -146,6 +146,8 @@ class Step(Struct, eq=False):
         if self.keyed or self.state is not StepState.COMMITTED:
             self.known_mac = self.mac
             self._keep()
+        elif self.tool.reconciler is not None:
+            self._keep()
         self.encoded = None
 
     def _keep(self) -> None:
@@ -156,16 +158,18 @@ class Step(Struct, eq=False):
         """Return the key that is the same for every attempt at this purpose of this step."""
         return identity.idempotency_key(self.scope.saga.id, self.id, self.generation, purpose)
 
-    def sources(self, *, keyed: bool = True) -> dict[str, Any]:
-        """Return what helpers of this step may ask for by name; the key only if it is wanted."""
-        self.shown = True
-        args = self.arguments
-        if self.recorded is None and FIXED.issuperset(map(type, args.values())):
-            args = {**args}
-        else:
+    def sources(self, *, keyed: bool = True, args: bool = True) -> dict[str, Any]:
+        """Return what helpers of this step may ask for by name.
+
+        Args:
+            keyed: they ask for the key.
+            args: they ask for the arguments.
+        """
+        sources = {"result": self.result, "prepared": self.prepared}
+        if args:
+            self.shown = True
             self._keep()
-            args = as_called(args, self.recorded)
-        sources = {"result": self.result, "args": args, "prepared": self.prepared}
+            sources["args"] = as_called(self.arguments, self.recorded)
         if keyed:
             purpose = identity.FALLBACK if self.fell_back else identity.FORWARD
             sources["idempotency_key"] = self.idempotency_key(purpose)

@@ -240,7 +240,7 @@ class RecordedRecipe:
         self.template: Template | None = template
         self._template = template
         self._masked = masked
-        self.asks_key = False
+        self.asks_key, self.asks_args = False, template.asks_args
 
     def derive(self, sources: Mapping[str, Any]) -> Compensation:
         """Return the inverse for this step; the masked arguments of a call are not used."""
