@@ -25,11 +25,15 @@ from agent_saga.observe.metrics import UNSETTLED_STEPS
 
 if TYPE_CHECKING:
     from agent_saga.domain.report import RollbackReport
+    from agent_saga.engine.replay import Replay
     from agent_saga.engine.saga import Saga
     from agent_saga.engine.scope import Scope
     from agent_saga.engine.step import Step
 
 log = logging.getLogger("agent_saga.engine")
+
+_OPEN_ENDED = (StepState.UNKNOWN, StepState.INTENT)
+"""States without a known outcome; of a resumed saga the process may have died in a call."""
 
 
 class Committed:
@@ -63,7 +67,9 @@ def commit(saga: Saga) -> Protocol[Committed]:
         return Committed(report)
     if not (saga.begun or saga.in_flight):
         return Committed(report)
-    cut = (yield from _settled(saga.root)) or _left_out(saga)
+    cut = yield from _settled(saga.root)
+    if cut is None and saga.replay is not None:
+        cut = _left_out(saga.replay)
     if cut is not None:
         return Committed(report, cut, done=False)
     _list(saga, report)
@@ -94,7 +100,7 @@ def _settled(scope: Scope) -> Protocol[BaseException | None]:
         if cut is not None:
             return cut
     for step in saga.steps_of(scope):
-        if _ended_unknown(step):
+        if step.state in _OPEN_ENDED and not (step.tool.reversible or step.in_flight):
             try:
                 if step.state is StepState.INTENT:
                     journal.unknown(step, "its process ended")
@@ -107,15 +113,9 @@ def _settled(scope: Scope) -> Protocol[BaseException | None]:
     return None
 
 
-def _ended_unknown(step: Step) -> bool:
-    """Say whether a call has no known outcome; of a resumed saga it may have died in it."""
-    died = step.state is StepState.INTENT and not step.in_flight
-    return (died or step.state is StepState.UNKNOWN) and not step.tool.reversible
-
-
-def _left_out(saga: Saga) -> ReplayConflict | None:
+def _left_out(replay: Replay) -> ReplayConflict | None:
     """Return a conflict if a resumed run did not make what it made before, and that stands."""
-    steps = [] if saga.replay is None else saga.replay.left_out()
+    steps = replay.left_out()
     if not steps:
         return None
     names = ", ".join(f"{step.tool.name} [{step.id[:8]}]" for step in steps)
