@@ -187,7 +187,7 @@ def checkpointer(config: RunnableConfig) -> Any:
 
 def is_on_thread() -> bool:
     """Say whether the running code is in a graph that can be gone on with; see above."""
-    return here() is not None and has_checkpointer(ensure_config())
+    return has_checkpointer(ensure_config()) and here() is not None
 
 
 def _execution() -> ExecutionInfo | None:
