@@ -229,6 +229,42 @@ def test_what_a_step_calls_is_the_step_s(shop):
     shop.world.assert_stands("seat", "room")
 
 
+def nested(shop, inner):
+    """An agent whose tool calls another agent."""
+
+    @tool
+    def ask_clerk(question: str) -> str:
+        """Ask the clerk."""
+        return inner.invoke(PROMPT)["messages"][-1].text
+
+    script = [[call("ask_clerk", question="a seat?")], RuntimeError("down")]
+    made = create_agent(Scripted(script=script), [ask_clerk])
+    return saga_agent(made, shop.kit, tools={"ask_clerk": read_only()})
+
+
+def test_what_an_agent_inside_a_tool_does_is_no_secret(shop):
+    def clerk():
+        return create_agent(Scripted(script=[BOOKED, "done"]), shop.tools)
+
+    with pytest.raises(SagaAborted) as failed:
+        nested(shop, clerk()).invoke(PROMPT)
+    assert isinstance(failed.value.cause, UndeclaredTool)
+    assert "saga_agent" in failed.value.cause.fix
+    shop.world.assert_untouched()
+    with pytest.raises(SagaAborted, match="down"):
+        nested(shop, saga_agent(clerk(), shop.kit, tools=shop.declared)).invoke(PROMPT)
+    assert shop.world.undone() == ["seat"]
+
+
+def test_a_boundary_of_the_program_refuses_it_too(shop):
+    made = graph(ToolNode(shop.tools, handle_tool_errors=True))
+    with pytest.raises(SagaAborted), shop.kit.transaction():
+        made.invoke(PROMPT)
+    with pytest.raises(SagaAborted), shop.kit.transaction():
+        shop.book.invoke({"item": "seat"})
+    shop.world.assert_untouched()
+
+
 def test_what_the_policy_calls_a_read_may_run(shop):
     @tool
     def look(item: str) -> str:

@@ -54,6 +54,11 @@ calling: contextvars.ContextVar[str | None] = contextvars.ContextVar(
 )
 """The model's id of the call that is about to reach its function."""
 
+announced: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "agent_saga_langgraph_announced", default=False
+)
+"""The tool call that the framework is about to announce is one of a wrapped tool."""
+
 _policy: contextvars.ContextVar[str] = contextvars.ContextVar(
     "agent_saga_langgraph_on_tool_failure", default=""
 )
@@ -102,7 +107,7 @@ class Effect:
         if scope is None:
             return self.tool.invoke(None, args, kwargs, form="sync")
         call = self._invocation(scope, args, kwargs)
-        token = calling.set(None)
+        token, heard = calling.set(None), announced.set(False)
         try:
             self._check_answer(call)
             value = call.run()
@@ -115,6 +120,7 @@ class Effect:
             raise left from error
         finally:
             calling.reset(token)
+            announced.reset(heard)
         step_ended(call, None)
         return value
 
@@ -125,7 +131,7 @@ class Effect:
         if scope is None:
             return await self.tool.invoke(None, args, kwargs, form="async")
         call = self._invocation(scope, args, kwargs)
-        token = calling.set(None)
+        token, heard = calling.set(None), announced.set(False)
         try:
             self._check_answer(call)
             value = await call.start()
@@ -138,6 +144,7 @@ class Effect:
             raise left from error
         finally:
             calling.reset(token)
+            announced.reset(heard)
         step_ended(call, None)
         return value
 

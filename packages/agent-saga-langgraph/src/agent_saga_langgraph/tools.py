@@ -39,8 +39,7 @@ from agent_saga.kit.frameworks.declared import (
 )
 from agent_saga.kit.frameworks.failures import FAULTS, told
 from agent_saga.kit.frameworks.functions import effects_of, in_place_of, without_key
-from agent_saga_langgraph.effects import Effect, calling
-from agent_saga_langgraph.unseen import announced
+from agent_saga_langgraph.effects import Effect, announced, calling
 
 if TYPE_CHECKING:
     from agent_saga.kit.agent_kit import AgentKit

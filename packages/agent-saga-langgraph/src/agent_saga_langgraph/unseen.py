@@ -4,9 +4,12 @@ Rules of this part:
 
 - Nobody can find every tool of a graph: a function may call one itself, a middleware may bring one
   at run time. Such a call would be no step: nothing would undo it, and the run would end clean.
-- So every run that is a boundary listens to the framework's own announcement of tool calls. One
-  that is neither a step's nor made inside a step leaves the graph as an error, past every handler
-  that would make it text for the model.
+- So inside every boundary the framework's own announcements of tool calls are listened to: in a run
+  wherever its callbacks reach, elsewhere wherever the boundary is known. A call that is neither a
+  step's nor made inside a step leaves the graph as an error, past every handler that would make it
+  text for the model.
+- What a step calls is the step's, whose inverse takes it back. A read has none: a tool that one
+  calls, as an agent inside a tool does, must be a step of its own.
 - What the policy of the boundary's gate calls REVERSIBLE may run: it leaves nothing behind.
 - An effect that is no tool of LangChain is not announced by anybody, and is not seen.
 """
@@ -22,28 +25,33 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.tracers.context import register_configure_hook
 
 from agent_saga.domain.semantics import ActionSemantics
+from agent_saga.engine.boundary import current_scope
 from agent_saga.errors import UndeclaredTool
 from agent_saga.kit.frameworks.declarations import from_policy
 from agent_saga.observe.correlation import STEP_ID
-from agent_saga_langgraph.effects import ToolFailed
+from agent_saga_langgraph.effects import ToolFailed, announced
 
 if TYPE_CHECKING:
+    from agent_saga.engine.scope import Scope
     from agent_saga.kit.agent_kit import AgentKit
 
 
 class Listener(BaseCallbackHandler):
-    """Hears of every tool call of a run, before it is made.
+    """Hears of every tool call before it is made.
 
     Args:
         kit: whose boundary the run is, or None.
+        everywhere: listen where no boundary is known, too: it is a run's own, and went where the
+            run's callbacks did.
     """
 
     raise_error = run_inline = True
     ignore_llm = ignore_chat_model = ignore_chain = ignore_retriever = True
     ignore_retry = ignore_custom_event = True
 
-    def __init__(self, kit: AgentKit | None) -> None:
+    def __init__(self, kit: AgentKit | None = None, *, everywhere: bool = False) -> None:
         self._kit = kit
+        self._everywhere = everywhere
 
     def on_tool_start(self, serialized: dict[str, Any], input_str: str, **about: Any) -> None:
         """Refuse a call that no wrapper announced.
@@ -51,12 +59,21 @@ class Listener(BaseCallbackHandler):
         Raises:
             ToolFailed: so it is.
         """
-        if announced.get() or STEP_ID.get():
+        scope = current_scope.get()
+        if announced.get() or (scope is None and not self._everywhere) or _is_covered(scope):
             return
         name = str((serialized or {}).get("name") or about.get("name") or "a tool")
-        declared = from_policy(self._kit, name)
+        kit: Any = self._kit if scope is None else scope.saga.kit
+        declared = from_policy(kit, name)
         if declared is None or not _is_read(declared.options["semantics"]):
             raise ToolFailed(_undeclared(name))
+
+
+def _is_covered(scope: Scope | None) -> bool:
+    """Say whether the call is made inside a step whose inverse answers for it."""
+    inside = STEP_ID.get()
+    step = None if scope is None else scope.saga.steps.get(inside)
+    return bool(inside) and (step is None or not step.tool.reversible)
 
 
 def _is_read(semantics: Any) -> bool:
@@ -70,14 +87,12 @@ def _undeclared(name: str) -> UndeclaredTool:
         fix=f"Call wrap_tool({name}, …) instead of it; or, if a middleware brings it or a "
         "node of tools runs it, declare it: "
         f"SagaMiddleware(kit, tools={{{name!r}: compensable(…)}}) as the last middleware, "
-        f"ToolNode(tools, **tool_node_kwargs(kit, tools={{…}})).",
+        "ToolNode(tools, **tool_node_kwargs(kit, tools={…})), or "
+        "saga_agent(agent, kit, tools={…}) for an agent that a tool calls.",
     )
 
 
-announced: ContextVar[bool] = ContextVar("agent_saga_langgraph_announced", default=False)
-"""The tool call that is being announced is one of a wrapped tool."""
-
-_listener: ContextVar[Listener | None] = ContextVar("agent_saga_langgraph_listener", default=None)
+_listener: ContextVar[Any] = ContextVar("agent_saga_langgraph_listener", default=Listener())  # noqa: B039 - it holds nothing that changes
 
 register_configure_hook(_listener, inheritable=True)
 
@@ -85,7 +100,7 @@ register_configure_hook(_listener, inheritable=True)
 @contextlib.contextmanager
 def listening(kit: AgentKit | None) -> Iterator[None]:
     """Refuse tool calls that are no steps, in what runs inside and in what that starts."""
-    token = _listener.set(Listener(kit))
+    token = _listener.set(Listener(kit, everywhere=True))
     try:
         yield
     finally:
