@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from drivers import asks
@@ -34,6 +37,7 @@ from agent_saga_llamaindex import (
     saga_tool,
 )
 from agent_saga_testing.integration.driver import QUICK
+from agent_saga_testing.world import World
 
 AGAIN = retry_policy(wait=wait_fixed(0), stop=stop_after_attempt(4))
 YES = HumanResponseEvent(response="yes")
@@ -306,3 +310,40 @@ def test_a_tool_that_is_run_again_after_its_end_has_no_second_effect(shop):
     if isinstance(result, Waiting):
         run(agent(*["done"] * 3), YES, ctx=again(result))
     assert items(shop) == ["seat"]
+
+
+@pytest.mark.crash
+def test_an_event_that_was_sent_again_before_a_crash_has_no_second_effect(tmp_path):
+    program = [sys.executable, str(Path(__file__).with_name("dying.py")), str(tmp_path)]
+    assert subprocess.run(program, check=False).returncode == 1
+    world = World(tmp_path / "world.sqlite", honours_keys=False)
+    world.assert_applied_once("desk")
+    done = subprocess.run(program, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "done"
+    world.assert_applied_once("desk")
+
+
+def test_what_handles_an_event_that_was_sent_again_has_no_second_effect_after_it_waited(shop, book):
+    class Sends(Workflow):
+        left = 1
+
+        @step(retry_policy=AGAIN)
+        async def act(self, ctx: Context, ev: StartEvent) -> Work | None:
+            ctx.send_event(Work())
+            if self.left:
+                self.left -= 1
+                raise ConnectionError("lost")
+
+        @step
+        async def work(self, ctx: Context, ev: Work) -> Done:
+            await book.acall(item=ev.item)
+            await ctx.wait_for_event(HumanResponseEvent)
+            return Done()
+
+        @step
+        async def end(self, ctx: Context, ev: Done) -> StopEvent | None:
+            return StopEvent(result="done") if ctx.collect_events(ev, [Done] * 2) else None
+
+    waiting = run(Sends(timeout=None), kit=shop.kit)
+    assert run(Sends(timeout=None), YES, ctx=again(waiting), kit=shop.kit) == "done"
+    assert items(shop) == ["desk"]

@@ -11,6 +11,9 @@ Rules of this part, in this order:
 5. In a saga that is gone on with: so is an equal call that was recorded and stands, and that the
    context does not know of, whatever its id. What an earlier process did and the run neither knows
    nor repeats is not passed over: the run fails, and everything is undone.
+6. Where a context was taken in the middle of a run, it holds events of which nobody can tell any
+   more whether they are such as were sent again. A call of a step that handles one is an equal call
+   of the same step that was recorded and stands: rather none too few than one too many.
 """
 
 from __future__ import annotations
@@ -77,11 +80,16 @@ class Attempts:
     Args:
         saga: the engine's saga.
         known: says of a recorded step's id and place whether the run knows of it already.
+        blurred: says of a place whether what is handled there may have been handled before.
     """
 
     def __init__(
-        self, saga: Saga, known: Callable[[str, Path], bool] = lambda _id, _place: False
+        self,
+        saga: Saga,
+        known: Callable[[str, Path], bool] = lambda _id, _place: False,
+        blurred: Callable[[Path], bool] = lambda _place: False,
     ) -> None:
+        self._blurred = blurred
         self._lock = threading.Lock()
         self._runs: Counter[Path] = Counter()
         self._places: dict[tuple[str, Path, str, int], str] = {}
@@ -89,6 +97,7 @@ class Attempts:
         self._handled: dict[tuple[Path, str], Path] = {}
         self._order: list[tuple[str, str, Path]] = []
         self._keys: set[tuple[str, str]] = set()
+        self._met: set[tuple[str, str]] = set()
         self._left: set[str] = set()
         for step in tuple(saga.keyed.values()):
             mark = read(step.key[-1])
@@ -154,6 +163,7 @@ class Attempts:
             step = saga.keyed.get(_full(tool, key))
             if step is not None:
                 self._left.discard(step.id)
+            self._met.add((tool.name, key))
             for each in execution.chain():
                 each.met.add((tool.name, key))
             return key
@@ -196,7 +206,18 @@ class Attempts:
                 inside = place[: len(each.place)] == each.place and name == tool.name
                 if inside and key in standing and (name, key) not in each.met:
                     return standing[key]
-        return next((s for s in standing.values() if s.id in self._left), None)
+        lost = next((s for s in standing.values() if s.id in self._left), None)
+        if lost is None and execution.place and not execution.line:
+            lost = self._maybe(execution, standing)
+        return lost
+
+    def _maybe(self, execution: calls.Execution, standing: dict[str, Step]) -> Step | None:
+        if not self._blurred(execution.place):
+            return None
+        named = [(read(key), step) for key, step in standing.items()]
+        same = [s for mark, s in named if mark and mark.place[:1] == execution.place[:1]]
+        unmet = [step for step in same if (step.tool.name, step.key[-1]) not in self._met]
+        return next(iter([*unmet, *same]), None)
 
     def check_repeated(self, saga: Saga) -> None:
         """Refuse to go on as if what a lost attempt did had not happened.
@@ -239,15 +260,15 @@ _attempts: WeakKeyDictionary[Saga, Attempts] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
-def attempts_of(saga: Saga, known: Callable[[str, Path], bool] | None = None) -> Attempts:
+def attempts_of(saga: Saga, anew: Callable[[], Attempts] | None = None) -> Attempts:
     """Return which steps of a saga may return; begun anew where a run goes on with it.
 
     Args:
         saga: the engine's saga.
-        known: begins anew; see `Attempts`.
+        anew: makes what begins anew.
     """
     with _lock:
         found = _attempts.get(saga)
-        if found is None or known is not None:
-            found = _attempts[saga] = Attempts(saga) if known is None else Attempts(saga, known)
+        if found is None or anew is not None:
+            found = _attempts[saga] = Attempts(saga) if anew is None else anew()
         return found

@@ -46,6 +46,7 @@ class Taken(NamedTuple):
         last: the number of the last piece of work that it knows of.
         messages: those of the agent's memory.
         is_idle: no step of the workflow has work to do, or waits for an event.
+        in_flight: it was taken while steps were running.
     """
 
     context: Context[Any]
@@ -54,6 +55,12 @@ class Taken(NamedTuple):
     last: int
     messages: list[Any]
     is_idle: bool
+    in_flight: bool
+
+    def blurs(self, place: Path) -> bool:
+        """Say whether what is handled at a place may have been handled before at another one."""
+        number = seams.number_of(place[1]) if len(place) > 1 else None
+        return self.in_flight and (number is None or number <= self.last)
 
     def knows(self, kept: frozenset[str], step: str, place: Path) -> bool:
         """Say whether a recorded step was made before the context was taken.
@@ -125,8 +132,9 @@ async def taken(context: Context[Any] | None, key: str | None) -> Taken | None:
         raise ConfigurationError(f"The context belongs to another saga than {key!r}: {saga}.")
     found = seams.taken(context)
     mark, messages = str(note.get("mark") or ""), list(note.get("messages") or ())
-    is_idle = seams.is_at_rest(found) and not seams.waits(found)
-    return Taken(context, saga, mark, seams.last_work(found), messages, is_idle)
+    rests = seams.is_at_rest(found)
+    is_idle = rests and not seams.waits(found)
+    return Taken(context, saga, mark, seams.last_work(found), messages, is_idle, not rests)
 
 
 class Note:

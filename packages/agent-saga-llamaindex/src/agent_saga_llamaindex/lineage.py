@@ -55,6 +55,11 @@ class Lineage:
         with self._lock:
             self._of_work[place] = (at, line)
 
+    def moved(self) -> list[list[Any]]:
+        """Return each piece of work that is handled at the place of another one, with that."""
+        with self._lock:
+            return [[list(w), list(at)] for w, (at, _) in self._of_work.items() if w != at]
+
     def begin(self, worker: Any, place: Path) -> None:
         """Note that an execution begins: what it sends may be handled before it ends."""
         with self._lock:

@@ -26,7 +26,7 @@ from agent_saga.kit.agent_kit import AgentKit
 from agent_saga.kit.scopes import saga_scope
 from agent_saga.runtime.composition import Runtime, process_runtime
 from agent_saga_llamaindex.asking import RunAnswers
-from agent_saga_llamaindex.attempts import attempts_of, standing
+from agent_saga_llamaindex.attempts import Attempts, attempts_of, standing
 from agent_saga_llamaindex.calls import Execution, Path, Run, entered, executing, running
 from agent_saga_llamaindex.contexts import Taken
 from agent_saga_llamaindex.recorded import Recorded, lasts
@@ -97,6 +97,7 @@ class Plan:
         self._asked = asked
         self._kept: frozenset[str] = frozenset()
         self._asked_about: list[Any] = []
+        self._moved: list[Any] = []
         self._saga_id = asked.key if found is None else found.saga
 
     @property
@@ -124,6 +125,7 @@ class Plan:
         awaits = {} if log is None else log.awaits
         self._kept = frozenset(map(str, awaits.get("steps") or ()))
         self.asked = tuple(map(str, awaits.get("events") or ()))
+        self._moved = list(awaits.get("moved") or ()) if self.found is not None else []
         if self.found is not None and self.found.is_idle and not self.asked:
             raise ConfigurationError(
                 "The context has nothing to go on with here: it is that of another workflow.",
@@ -172,7 +174,9 @@ class Plan:
         """Let the steps of this run know what they must; entered inside the boundary."""
         saga = _engines_saga(handle)
         if not self.nested:
-            attempts = attempts_of(saga, self._knows)
+            attempts = attempts_of(saga, lambda: Attempts(saga, self._knows, self._blurs))
+            for work, at in self._moved:
+                self.run.lineage.settle(tuple(work), tuple(at), "")
             for step in self._asked_about:
                 attempts.expect(*step)
         else:
@@ -188,6 +192,9 @@ class Plan:
 
     def _knows(self, step: str, place: Path) -> bool:
         return self.found is not None and self.found.knows(self._kept, step, place)
+
+    def _blurs(self, place: Path) -> bool:
+        return self.found is not None and self.found.blurs(place)
 
     def suspend(self, handle: SagaHandle, mark: str, events: list[str]) -> None:
         """Leave the saga suspended, with what whoever resumes it needs.
@@ -209,6 +216,7 @@ class Plan:
             "failures": self.run.failures,
             "steps": standing(_engines_saga(handle)),
             "events": events,
+            "moved": self.run.lineage.moved(),
         }
         handle.suspend(f"the run waits for {'; '.join(what) or 'an event'}", awaits=awaits)
 
