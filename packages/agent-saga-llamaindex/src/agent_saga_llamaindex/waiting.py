@@ -74,6 +74,7 @@ class Watch:
     def send(self, handler: WorkflowHandler) -> bool:
         """Tell the run what it is told when it goes on; say whether that was something."""
         sent, self.to_send = self.to_send, []
+        self.waits = self.waits and not sent
         for event in sent:
             handler.ctx.send_event(event)
         return bool(sent)
@@ -89,7 +90,7 @@ class Watch:
         except Exception:
             self.waits = bool(self.events)  # it cannot be put away, and whoever does that says so
             return self.waits
-        asks = seams.waits(found) or bool(self.events)
+        asks = seams.waits(found) or bool(self.events or self.to_send)
         self.waits = seams.is_at_rest(found) and asks
         return self.waits
 
@@ -122,7 +123,7 @@ async def followed(
     async with contextlib.aclosing(_events(handler, result, starving)) as events:
         async for event in events:
             if isinstance(event, WorkflowIdleEvent):
-                if not watch.send(handler) and await watch.rests(handler):
+                if await watch.rests(handler) and not watch.send(handler):
                     return None
             elif not isinstance(event, InternalDispatchEvent):
                 watch.note(event)
