@@ -17,7 +17,6 @@ Rules of this part, in this order:
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Container
 from typing import TYPE_CHECKING
 
@@ -38,12 +37,15 @@ class Attempts:
         saga: the engine's saga.
         known: the call ids that are answered in the history that the run begins with.
         kept: the ids of steps whose answers the run's state holds, whatever their calls.
+
+    Attributes:
+        runs: which run it is that begins inside a boundary.
     """
 
     def __init__(self, saga: Saga, known: Container[str] = (), kept: Container[str] = ()) -> None:
         self._lock = threading.Lock()
         self._found: dict[tuple[str, str], str] = {}
-        self._runs: Counter[calls.Path] = Counter()
+        self.runs = attempts.Runs()
         recorded = [s for s in saga.keyed.values() if stands(s) or saga.read_only]
         self._left = attempts.Left(
             s for s in recorded if s.id not in kept and not _is_known(s, known)
@@ -80,19 +82,6 @@ class Attempts:
         open_ended = [step for step in same if unsettled(step)]
         lost = [step for step in same if step in self._left]
         return next(iter([*open_ended, *lost]), None)
-
-    def run_inside(self, path: calls.Path) -> calls.Path:
-        """Return where the calls of a run are that begins inside another boundary.
-
-        Models may use the same call ids in each run: the second run at a place has one of its own.
-
-        Args:
-            path: the calls that it is made inside of; empty where the program itself runs it.
-        """
-        with self._lock:
-            self._runs[path] += 1
-            number = self._runs[path]
-        return path if number == 1 else (*path, f"run {number}")
 
     def began_inside(self, saga: Saga, path: calls.Path) -> bool:
         """Say whether steps of an earlier attempt were made inside a call."""

@@ -112,7 +112,7 @@ class Plan:
         attempts = attempts_of(saga_of(handle), self._known, kept, anew=not self.nested)
         if self.nested:
             outside = () if call is None else call.inside
-            call = Call.around(attempts.run_inside(outside), call)
+            call = Call.around(attempts.runs.begin(outside), call)
         token, around = running.set(self._run_in(outer)), calling.set(call)
         try:
             with contextlib.ExitStack() as stack:

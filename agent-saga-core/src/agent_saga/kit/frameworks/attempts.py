@@ -12,6 +12,7 @@ Rules of this part, which each package applies to its own keys:
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
@@ -104,6 +105,29 @@ class Left:
         """Return what stands of it, and that no call has come to."""
         ids = self._ids - self._met
         return [s for s in tuple(saga.keyed.values()) if s.id in ids and stands(s)]
+
+
+class Runs:
+    """Which run it is that begins at a place inside a boundary.
+
+    Models may use the same call ids in every run, so the place of a call in the second run of a
+    boundary, or of a tool's body, has a part of its own.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._begun: Counter[tuple[str, ...]] = Counter()
+
+    def begin(self, path: tuple[str, ...]) -> tuple[str, ...]:
+        """Return where the calls of a run are that begins now.
+
+        Args:
+            path: where it begins: the calls that it is made inside of.
+        """
+        with self._lock:
+            self._begun[path] += 1
+            number = self._begun[path]
+        return path if number == 1 else (*path, f"run {number}")
 
 
 class PerSaga(Generic[A]):
