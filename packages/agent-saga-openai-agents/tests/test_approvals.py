@@ -308,7 +308,7 @@ class TestAfterAFailure:
 class TestAnInnerAgentThatWaits:
     def nest(self, desk, inner, *after, begins=True):
         made = Agent(name="inner", model=Scripted(list(inner)), tools=desk.tools)
-        given = [[call("ask_inner", "outer", input="q")]] if begins else []
+        given = [[call("ask_inner", input="q")]] if begins else []
         outer = Agent(
             name="A",
             model=Scripted([*given, *after]),

@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 from agent_saga.domain import identity
 from agent_saga.domain.lifecycle import StepState
 from agent_saga.errors import ReplayConflict
+from agent_saga.kit.frameworks.attempts import Runs
 from agent_saga_autogen import calls
 
 if TYPE_CHECKING:
@@ -38,10 +39,14 @@ class Attempts:
     Args:
         saga: the engine's saga.
         kept: the ids of steps that the run's state knows of.
+
+    Attributes:
+        runs: which run it is that begins inside a boundary of the program's own.
     """
 
     def __init__(self, saga: Saga, kept: Container[str] = ()) -> None:
         self._lock = threading.Lock()
+        self.runs = Runs()
         recorded = [s for s in saga.keyed.values() if s.state in _STANDS and not s.tool.reversible]
         self._left = {step.id for step in recorded if step.id not in kept}
         self._numbers: Counter[tuple[str, bytes]] = Counter()

@@ -108,6 +108,8 @@ class Plan:
         """Let the steps of this run know what they must; entered inside the boundary."""
         if not self.nested:
             attempts_of(saga_of(handle), anew=True, kept=self._steps)
+        elif running.get() is None:
+            self.run.path = attempts_of(saga_of(handle)).runs.begin(self.run.path)
         with contextlib.ExitStack() as stack:
             if self._answers is not None:
                 stack.enter_context(answering(self._answers))

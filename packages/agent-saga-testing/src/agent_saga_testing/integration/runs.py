@@ -172,6 +172,18 @@ class RunCases(IntegrationCases):
         assert bench.run(bench.agent([[call, call], "done"])).text == "done"
         assert bench.world.applications() == 1
 
+    @pytest.mark.parametrize("id_", ["call_0", ""])
+    def test_equal_calls_of_two_runs_in_one_boundary_are_two(self, bench: Bench, id_: str) -> None:
+        call = Call("book", {"item": "seat"}, id_)
+
+        async def case() -> None:
+            async with bench.driver.kit().transaction():
+                for _ in range(2):
+                    await bench.driver.run(bench.agent([[call], "done"]))
+
+        asyncio.run(case())
+        bench.world.assert_stands("seat", "seat")
+
     def test_what_a_human_grants_runs_once(self, bench: Bench) -> None:
         human = Human(approves=True)
         gate = PreFlightGate(approval_provider=human)
