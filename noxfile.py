@@ -402,6 +402,7 @@ def all_worlds(session: nox.Session) -> None:
     session.run("python", "-m", "bench.worlds", "--runs", "10", "--present", *session.posargs)
     session.run("python", "-m", "bench.worlds.graph", "bfcl", "tau2-telecom", "dojo-slack")
     session.run("python", "-m", "bench.worlds.rogue")
+    session.run("python", "-m", "bench.worlds.evidence")
 
 
 @nox.session(tags=["full"])
