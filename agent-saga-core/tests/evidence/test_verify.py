@@ -11,7 +11,7 @@ from compaction.logs import Writer
 from agent_saga import ConfigurationError, FileWAL, MemoryWAL, verify_chain
 from agent_saga.cli.main import main
 from agent_saga.domain.records import Ev
-from agent_saga.errors import NotFound
+from agent_saga.errors import NotFound, WALPathError
 from agent_saga.wal.gaps import gap_line, gap_of
 
 
@@ -187,17 +187,21 @@ def test_a_torn_writer_from_which_much_left_is_torn_and_nothing_else(path, write
     assert state_of(verify_chain(path), folder) == "torn tail"
 
 
-@pytest.mark.parametrize("there", [False, True])
-def test_a_path_at_which_no_log_stands_is_refused(path, capsys, there):
+@pytest.mark.parametrize(
+    ("there", "error", "word"),
+    [(False, NotFound, "nothing was verified"), (True, WALPathError, "so it is no log")],
+)
+def test_a_path_at_which_no_log_stands_is_refused(path, capsys, there, error, word):
     """A typing error must not read as "intact"."""
     if there:
         path.mkdir()
         (path / "notes.txt").write_text("somebody's")
-    with pytest.raises(NotFound, match="no log"):
+    with pytest.raises(error, match="no log"):
         verify_chain(path)
     assert main(["verify", "--wal-path", str(path)]) == 3
     told = capsys.readouterr()
-    assert "nothing was verified" in told.out + told.err
+    assert word in told.out + told.err
+    assert "intact" not in told.out + told.err
     assert path.exists() == there
 
 
