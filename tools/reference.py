@@ -245,9 +245,10 @@ def _commands() -> Iterator[str]:
         "stream. `saga-recoveryd --json-logs` writes it as a line of its logs."
     )
     yield (
-        "`--by` names the person who acts, and `--reason` says why; neither may be blank. "
-        "`--approver` names the person who decides what an agent asked for, which nobody does who "
-        "asks; `--note` is a remark on a decision, and may be left out. All of them are recorded."
+        "`--by` names the person who acts, and `--reason` says why; where it is asked "
+        "for, neither may be blank. `--approver` names the person who decides what an agent asked "
+        "for, which nobody does who asks; `--note` is a remark on a decision, and may be left "
+        "out. All of them are recorded."
     )
     yield "## Exit codes"
     yield "The same for every command."

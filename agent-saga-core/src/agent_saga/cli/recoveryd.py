@@ -53,7 +53,11 @@ log = logging.getLogger("agent_saga.recovery")
     help="The log; otherwise AGENT_SAGA_WAL, otherwise ./agent-saga.wal.",
 )
 @click.option(
-    "--interval", type=click.FloatRange(0.1, YEAR), default=5.0, help="Seconds between passes."
+    "--interval",
+    type=click.FloatRange(0.1, YEAR),
+    default=5.0,
+    show_default=True,
+    help="Seconds between passes.",
 )
 @leave_missing_option
 @click.option("--once", is_flag=True, help="Make one pass and exit.")

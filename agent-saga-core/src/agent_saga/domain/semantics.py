@@ -1,6 +1,6 @@
 """What kind of effect a tool has: the one declaration that every tool needs.
 
-- REVERSIBLE (docs say READ_ONLY for reads): leaving it undone harms nobody. It needs no inverse to
+- REVERSIBLE (or READ_ONLY, a word for reads): leaving it undone harms nobody. It needs no inverse to
   be clean and never becomes an orphan; an inverse that is given is run, but nothing waits for the
   disk.
 - COMPENSABLE: somebody would miss or mind it; it has, or should have, an inverse.
@@ -20,7 +20,7 @@ class ActionSemantics(Enum):
     REVERSIBLE = "REVERSIBLE"
     COMPENSABLE = "COMPENSABLE"
     IRREVERSIBLE = "IRREVERSIBLE"
-    READ_ONLY = "REVERSIBLE"  # noqa: PIE796 - an alias: the word that the docs use for reads
+    READ_ONLY = "REVERSIBLE"  # noqa: PIE796 - an alias: a word for reads
 
     @classmethod
     def parse(cls, value: str | ActionSemantics) -> ActionSemantics:
