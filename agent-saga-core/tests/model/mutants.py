@@ -236,7 +236,7 @@ MUTANTS = {
     "epoch_not_atomic": Mutant(epoch_not_atomic, ("P11", "P2"), "two daemons, the owner fails"),
     "found_inverse_repeated": Mutant(found_inverse_repeated, ("P2",), "nobody can tell"),
     "doubts_end_with_their_process": Mutant(doubts_end_with_their_process, ("P2",), DENIED),
-    "a_no_settles_what_came_before": Mutant(a_no_settles_what_came_before, ("P2",), DENIED, 16000),
+    "a_no_settles_what_came_before": Mutant(a_no_settles_what_came_before, ("P2",), DENIED, 30_000),
     "key_of_the_epoch": Mutant(key_of_the_epoch, ("P2",), FAILS_1),
     "compensating_not_durable": Mutant(compensating_not_durable, ("P2",), "the power fails"),
     # P3

@@ -27,6 +27,7 @@ from agent_saga.recovery.daemon import Daemon
 from agent_saga.recovery.proofs import Proofs
 from agent_saga.recovery.queue import cases_in, retry_case
 from agent_saga.runtime.composition import Runtime
+from agent_saga.state.claims import claim_key
 
 SETTINGS = Settings(
     settle=0.0, settle_after=5.0, inverse_delay=0.0, inverse_attempts=2, on_unsettled="warn"
@@ -241,7 +242,8 @@ def _place(process: Process) -> Place:
     wal = ModelWAL(stage().log, process)
     runtime = Runtime(wal=wal, settings=SETTINGS)
     runtime.store = ModelStore(process)
-    return Place(runtime.engine(), wal, runtime.store, Proofs())
+    proofs = Proofs(lambda saga: runtime.store.get(claim_key(saga)))
+    return Place(runtime.engine(), wal, runtime.store, proofs)
 
 
 def _locks_of_owner(here: Stage) -> list[Path]:

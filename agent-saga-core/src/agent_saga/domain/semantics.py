@@ -1,8 +1,8 @@
 """What kind of effect a tool has: the one declaration that every tool needs.
 
-- REVERSIBLE (or READ_ONLY, a word for reads): leaving it undone harms nobody. It needs no inverse to
-  be clean and never becomes an orphan; an inverse that is given is run, but nothing waits for the
-  disk.
+- REVERSIBLE (or READ_ONLY, a word for reads): leaving it undone harms nobody. It needs no inverse
+  to be clean and never becomes an orphan; an inverse that is given is run, but nothing waits for
+  the disk.
 - COMPENSABLE: somebody would miss or mind it; it has, or should have, an inverse.
 - IRREVERSIBLE: nothing undoes it. A human lets it through; then it stands for ever (a pivot).
 """

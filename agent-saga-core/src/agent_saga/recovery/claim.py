@@ -295,6 +295,8 @@ def _dead_owner(place: Place, found: Found) -> DeadWriter:
 def _raised(place: Place, found: Found) -> int:
     key = claim_key(found.id)
     owner = place.wal.begin()
+    # Whoever is found in the store without a beginning may have acted; see `losses`.
+    place.wal.barrier_sync()
     seen, ended = _seen(place, found, place.store.get(key)), bool(found.lost)
 
     def raised(doc: Doc | None) -> tuple[Doc | None, Claim]:
