@@ -75,7 +75,7 @@ def _stopped(number: int | None) -> int:
     """Say that a signal ended a command which has told what it did; 0 without one."""
     if number is None:
         return 0
-    note("Interrupted. What had been begun was finished; the same command goes on with the rest.")
+    note("Interrupted. Above stands what was done; if something is left, the same command goes on.")
     return 128 + number
 
 
