@@ -21,7 +21,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 from bench.worlds import judging, plans
 from bench.worlds.__main__ import worlds
@@ -41,6 +41,14 @@ differs from call to call is written `*`.
 | world | tool | declared | calls | changed | where | undone | left |
 |---|---|---|---|---|---|---|---|
 """
+
+
+@runtime_checkable
+class Closed(Protocol):
+    """A world that has to be closed."""
+
+    def close(self) -> None:
+        """End what it has started."""
 
 
 @dataclass
@@ -171,6 +179,8 @@ def main(arguments: Sequence[str]) -> int:
         wrong += [
             f"{world.name} {tool}: {path}" for tool, seen in found.items() for path in seen.wrong
         ]
+        if isinstance(world, Closed):
+            world.close()
     text = _HEAD + "\n".join(rows) + "\n"
     if options.write:
         KEPT.write_text(text, "utf-8")

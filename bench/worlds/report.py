@@ -64,7 +64,8 @@ def page(outcomes: list[Outcome], peers: list[dict[str, Any]], seed: int) -> str
     today = dt.datetime.now(dt.UTC).date().isoformat()
     parts = [
         _HEAD,
-        f"Counted on {today} with `python -m bench.worlds --runs 40 --seed {seed}`: {_versions(peers)}.",
+        f"Counted on {today} with `python -m bench.worlds --runs 40 --seed {seed}`: "
+        f"{_versions(peers)}.",
         "",
         _sum(measures.row(outcomes)),
         "",
@@ -184,12 +185,13 @@ user. A lost answer and a step without an inverse are what they have no place fo
 _TAIL = """## What this does not say
 
 The environments are small and answer at once, and their tools are better behaved than many real
-ones. A table with a wrong inverse would make a false clean that no library can see; the figures are
-about these tables. Some traces are wide: of an order that was placed, any order may be left, and the
-traces of one run count for all of its steps, so that a broken inverse beside a declared trace can be
-excused. A run that was refused before its fault counts as restored. What tools that are declared as
-reads do twice is not counted. The other libraries have no place for asking a human, so that ours ends
-runs in which theirs go on: part of the difference is that refusal.
+ones. A table with a wrong inverse would make a false clean that no library can see; the figures
+are about these tables. Some traces are wide: of an order that was placed, any order may be
+left, and the traces of one run count for all of its steps, so that a broken inverse beside a
+declared trace can be excused. A run that was refused before its fault counts as restored. What
+tools that are declared as reads do twice is not counted. The other libraries have no place for
+asking a human, so that ours ends runs in which theirs go on: part of the difference is that
+refusal.
 
 Restoring a world is not the same as making good: a mail that was sent is read.
 """

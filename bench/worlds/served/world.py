@@ -69,6 +69,11 @@ class Served:
         """Return the row of a tool; what is not listed is a read."""
         return _TABLES[self._domain].get(tool, plans.Read())
 
+    def close(self) -> None:
+        """End the server, for whom a program would wait at its end."""
+        _server(self._domain).close()
+        _server.cache_clear()
+
 
 class ServedPlace:
     """One state on a server."""
