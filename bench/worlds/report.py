@@ -62,10 +62,10 @@ def _outcome(line: dict[str, Any]) -> Outcome:
 def page(outcomes: list[Outcome], peers: list[dict[str, Any]], seed: int) -> str:
     """Return the page."""
     today = dt.datetime.now(dt.UTC).date().isoformat()
+    command = f"python -m bench.worlds --runs 40 --seed {seed}"
     parts = [
         _HEAD,
-        f"Counted on {today} with `python -m bench.worlds --runs 40 --seed {seed}`: "
-        f"{_versions(peers)}.",
+        f"Counted on {today} with `{command}`: {_versions(peers)}.",
         "",
         _sum(measures.row(outcomes)),
         "",
