@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_saga.errors import WALError, WALFull, WALPathError, WALPoisoned
+from agent_saga.errors import WALError, WALFull, WALPathError, WALPoisoned, WALStalled
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.segments import FIRST_SIZE, LAST_SIZE, segment_size
 from agent_saga_testing.faults import FOR_EVER, FaultyPort
@@ -272,4 +272,16 @@ def test_an_allocation_that_hangs_does_not_hang_the_intents(open_log):
         while True:
             log.append("STEP_INTENT", payload={"n": -1, "text": TEXT})
             log.drain()
+    hang.release()
+
+
+def test_an_intent_that_needs_room_first_does_not_allocate_it_itself(open_log):
+    """Also if it is there before the thread in the background has begun."""
+    log, port = begun(open_log)
+    wait_for_spares(log)
+    log._segments._stall_after = 0.2
+    log._segments.spares.clear()
+    hang = port.hang("fallocate")
+    with pytest.raises(WALStalled):
+        log.append("STEP_INTENT", payload={"n": 1})
     hang.release()

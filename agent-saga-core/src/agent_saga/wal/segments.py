@@ -4,7 +4,8 @@ Rules of this part:
 
 - A segment is a file of zeros that is written from its start. The next ones are made in the
   background, so that an append waits for no allocation; one is always kept ready when an intent
-  is let in, so that endings and undo records still fit when the disk is full.
+  is let in, so that endings and undo records still fit when the disk is full. An intent never
+  allocates by itself: a disk that hangs holds the thread in the background, and no intent for long.
 - Segments are numbered as they are made. What is durable is said by syncs alone: a segment that
   was sealed is synced before the one behind it, then cut to its size.
 - A failed or short write or a failed sync kills the segment: its descriptor is never written or
@@ -79,6 +80,9 @@ class Segments:
         self._stall_after = stall_after
         self._made = 0
         self._making = threading.Lock()
+        self._changed = threading.Condition()
+        self._refusals = 0
+        self._refusal: OSError | None = None
         self.spares: deque[_Segment] = deque()
         self._sealed: deque[_Segment] = deque()
         self._finished: deque[_Segment] = deque()
@@ -124,10 +128,36 @@ class Segments:
         try:
             while len(self.spares) < _ENOUGH:
                 self._add_spare(_ENOUGH)
+                self._tell(None)
         except OSError as error:
             _log.warning("No further segment of the log could be made: %s", error)
+            self._tell(error)
         while self._finished:
             self._cut(self._finished.popleft())
+
+    def _tell(self, refusal: OSError | None) -> None:
+        """Wake whoever waits for a spare: there is one, or none can be made."""
+        with self._changed:
+            self._refusal = refusal
+            self._refusals += refusal is not None
+            self._changed.notify_all()
+
+    def _await_spare(self) -> None:
+        """Wait, bounded, until a spare was made in the background.
+
+        Raises:
+            OSError: none can be made.
+            WALStalled: it is not ready in time.
+        """
+        with self._changed:
+            before = self._refusals
+            self._preparer.kick()
+            if not self._changed.wait_for(
+                lambda: self.spares or self._refusals != before, self._stall_after
+            ):
+                raise stalled(self._stall_after)
+            if not self.spares and self._refusal is not None:
+                raise self._refusal
 
     def _cut(self, segment: _Segment) -> None:
         """Give back what a sealed segment did not use; a failure costs room and nothing else."""
@@ -181,7 +211,7 @@ class Segments:
         if self.spares:
             return
         try:
-            self._add_spare(1)
+            self._await_spare()
         except OSError as error:
             raise WALFull(
                 f"There is no room for the log to grow ({error}); the call was refused.",
