@@ -6,17 +6,19 @@ import asyncio
 
 import pytest
 from autogen_agentchat.agents import (
+    BaseChatAgent,
     CodeExecutorAgent,
     MessageFilterAgent,
     MessageFilterConfig,
     SocietyOfMindAgent,
+    UserProxyAgent,
 )
-from autogen_agentchat.base import TaskResult
+from autogen_agentchat.base import Response, TaskResult
 from autogen_agentchat.conditions import TextMentionTermination
-from autogen_agentchat.messages import ToolCallExecutionEvent
+from autogen_agentchat.messages import TextMessage, ToolCallExecutionEvent
 from autogen_agentchat.teams import RoundRobinGroupChat, SelectorGroupChat, Swarm
 from autogen_agentchat.tools import AgentTool, TeamTool
-from autogen_core import SingleThreadedAgentRuntime
+from autogen_core import CancellationToken, SingleThreadedAgentRuntime
 from autogen_core.tools import FunctionTool
 from scripted import Scripted, call
 
@@ -36,6 +38,7 @@ from agent_saga_autogen import (
     saga_run_sync,
     saga_stream,
     saga_stream_sync,
+    saga_tool,
 )
 from agent_saga_testing.integration.driver import QUICK
 
@@ -329,3 +332,48 @@ def test_what_a_lost_model_repeats_is_done_once(shop):
     agent = saga_agent(shop.agent(*[SEAT] * 4, "done"), shop.kit, tools=shop.declared)
     run(shop, agent)
     assert shop.world.attempts() == 1
+
+
+class Own(BaseChatAgent):
+    """An agent that no model leads."""
+
+    produced_message_types = (TextMessage,)
+
+    def __init__(self, tool):
+        super().__init__("Own", "Calls a tool.")
+        self._tool = tool
+
+    async def on_messages(self, messages, token):
+        del messages
+        await self._tool.run_json({"item": "seat"}, token)
+        return Response(chat_message=TextMessage(content="so", source=self.name))
+
+    async def on_reset(self, token):
+        del token
+
+
+@pytest.mark.parametrize("who", ["own", "proxy"])
+def test_an_agent_of_any_class_is_in_the_boundary_also_in_a_runtime_of_others(shop, who):
+    book = saga_tool(shop.do, compensate=shop.undo, kit=shop.kit, name="book")
+
+    async def ask(question, token):
+        del question
+        return str(await book.run_json({"item": "seat"}, token or CancellationToken()))
+
+    first = Own(book) if who == "own" else UserProxyAgent("User", input_func=ask)
+
+    async def case():
+        runtime = SingleThreadedAgentRuntime()
+        runtime.start()
+        team = RoundRobinGroupChat(
+            [first, shop.agent(DOWN, name="B")], max_turns=2, runtime=runtime
+        )
+        team = saga_agent(team, shop.kit, tools=shop.declared)
+        with pytest.raises(SagaAborted) as aborted:
+            await saga_run(team, "go on")
+        await runtime.stop()
+        return aborted.value.report
+
+    assert asyncio.run(case()).clean
+    assert shop.world.undone() == ["seat"]
+    shop.world.assert_restored()

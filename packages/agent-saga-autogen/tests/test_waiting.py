@@ -294,3 +294,19 @@ def test_a_failure_wins_over_a_question(desk):
     with pytest.raises(SagaAborted, match="no such item"):
         desk.run(desk.agent(both), "go on", on_tool_failure="rollback")
     desk.world.assert_restored()
+
+
+@pytest.mark.parametrize(
+    "other", [call("pay", "p1", item="other"), call("book", "p1", item="seat")]
+)
+def test_calls_that_share_an_id_do_not_wait(shop, other):
+    """A human's yes would be for a call that nobody can tell from the other one."""
+    desk = Desk(shop)
+    turn = [call("pay", "p1", item="money"), other]
+    result = desk.run(desk.agent(turn, "done"), "go on")
+    assert not isinstance(result, Waiting)
+    assert "money" not in shop.world.standing()
+    answers = [
+        one for m in result.messages if m.type == "ToolCallExecutionEvent" for one in m.content
+    ]
+    assert "shares its id" in answers[0].content

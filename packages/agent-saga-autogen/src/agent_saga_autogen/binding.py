@@ -4,7 +4,7 @@ Rules of this part:
 
 - A runtime that was started elsewhere runs its handlers in the context that it was started in: the
   boundary that they see there is none, or one of earlier. So a binding keeps the boundary's own
-  context, and what is called by another one is called in that.
+  context, and what is called by another one is called in that: a tool, and a whole agent.
 - A context that is the boundary's, or inside it, is left as it is: a savepoint in it is seen.
 - What a runtime still calls after the boundary has ended is refused by it, unless another boundary
   is open where it is called.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from agent_saga.engine.boundary import current_scope
@@ -66,6 +66,11 @@ class Binding:
         if bound is None:
             return await function()
         return await asyncio.get_running_loop().create_task(_awaited(function), context=bound)
+
+    def bound(self, events: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+        """Return a generator that does the same in the boundary, where this context is another."""
+        context = self._lost()
+        return events if context is None else _stepped(events, context)
 
     @property
     def is_lost(self) -> bool:
@@ -128,6 +133,26 @@ def _bindings(tools: Iterable[Any]) -> list[Binding]:
         if not any(binding is one for one in found):
             found.append(binding)
     return found
+
+
+async def _stepped(
+    events: AsyncGenerator[T, None], context: contextvars.Context
+) -> AsyncGenerator[T, None]:
+    """Take each event in a task of its own; the context is one for all of them."""
+    loop = asyncio.get_running_loop()
+    try:
+        while True:
+            try:
+                event = await loop.create_task(_next(events), context=context)
+            except StopAsyncIteration:
+                return
+            yield event
+    finally:
+        await loop.create_task(events.aclose(), context=context)
+
+
+async def _next(events: AsyncGenerator[T, None]) -> T:
+    return await anext(events)
 
 
 async def _awaited(function: Callable[[], Awaitable[T]]) -> T:

@@ -80,12 +80,13 @@ class Run:
         before_turn: what is awaited before a model is asked again; None for nothing.
         waiters: the agents whose calls can wait for a human; none where the run cannot.
         waiting: what their calls wait for, by the agents' names and the calls' ids.
+        repeated: the ids that several calls of an agent's turn have, by the agents' names.
         aside: the turns that were set aside since, by the agents' names; see `waiting`.
     """
 
     __slots__ = (
-        *("aside", "before_turn", "counts", "on_tool_failure", "path", "raised", "stop"),
-        *("waiters", "waiting"),
+        *("aside", "before_turn", "counts", "on_tool_failure", "path", "raised", "repeated"),
+        *("stop", "waiters", "waiting"),
     )
 
     def __init__(
@@ -99,12 +100,17 @@ class Run:
         self.waiters: tuple[Any, ...] = ()
         self.waiting: dict[str, dict[str, dict[str, Any]]] = {}
         self.aside: dict[str, Any] = {}
+        self.repeated: dict[str, frozenset[str]] = {}
         self.stop: Exception | None = None
         self.raised: Exception | None = None
         self.before_turn: Callable[[], Awaitable[None]] | None = None
         call = calling.get()
         around = call.inside if call is not None else ()
         self.path = around if outer is None else (*around, f"run {self.counts.run(around)}")
+
+    def shared(self, call: Call) -> bool:
+        """Say whether another call of the same turn has the same id."""
+        return call.id in self.repeated.get(call.path[0], ())
 
 
 class Call(NamedTuple):

@@ -166,12 +166,12 @@ class Effect:
     ) -> Exception:
         if run is None:
             return error
-        if call is not None and call.can_wait:
+        if call is not None and call.can_wait and not run.shared(call):
             run.waiting.setdefault(call.path[0], {})[call.id] = dict(pending.question)
         elif pending is error:
             return CallRefused(
                 f"{self.tool.tool.name} was refused and had no effect: it needs a human's answer, "
-                "and a call inside another one cannot wait for it."
+                "and neither a call inside another one nor one that shares its id can wait for it."
             )
         else:
             stop(run, _nobody_waits(pending))

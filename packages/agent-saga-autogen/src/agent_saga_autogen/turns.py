@@ -7,7 +7,8 @@ Rules of this part:
   termination condition: both can be used again.
 - A turn begins with the event by which an agent tells of its model's calls.
 - A turn some of whose calls wait for a human is set aside: its model is not told of it, and when
-  the run is gone on with, those calls are made, and those alone.
+  the run is gone on with, those calls are made, and those alone. Calls that share an id cannot be
+  told apart then, so none of them waits.
 - A model's call that is cancelled, through the run's token or from inside, does not leave the agent
   as a cancellation: a team whose agent ended with one would wait for ever.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import types
+from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any
 
@@ -50,7 +52,8 @@ class SagaAgent:
         name = str(self.name)  # type: ignore[attr-defined]
         binding: Binding = vars(self)[BINDING]
         run, path = binding.run(), (*binding.inside(), name)
-        events = super().on_messages_stream(messages, cancellation_token)  # type: ignore[misc]
+        given = super().on_messages_stream(messages, cancellation_token)  # type: ignore[misc]
+        events = binding.bound(given)
         if run is None:
             async for event in events:
                 yield event
@@ -75,6 +78,7 @@ async def _turns(agent: Any, events: Any, run: Run, path: Path) -> AsyncGenerato
             begins, ends = turn.begins(event), turn.ends(event)
             if begins:
                 run.counts.turn(path)
+                run.repeated[path[0]] = turn.repeated
             yield event
             if begins and run.stop is not None:
                 return
@@ -99,6 +103,12 @@ class _Turn:
         self.calls: list[Any] = []
         self._name = name
         self._open = False
+
+    @property
+    def repeated(self) -> frozenset[str]:
+        """The ids that several calls of the turn have."""
+        times = Counter(call.id for call in self.calls)
+        return frozenset(id for id, number in times.items() if number > 1)
 
     def begins(self, event: Any) -> bool:
         """Say whether a turn of the agent begins."""
