@@ -108,7 +108,7 @@ class _Turn:
     def repeated(self) -> frozenset[str]:
         """The ids that several calls of the turn have."""
         times = Counter(call.id for call in self.calls)
-        return frozenset(id for id, number in times.items() if number > 1)
+        return frozenset(one for one, number in times.items() if number > 1)
 
     def begins(self, event: Any) -> bool:
         """Say whether a turn of the agent begins."""
