@@ -285,3 +285,18 @@ def test_an_intent_that_needs_room_first_does_not_allocate_it_itself(open_log):
     with pytest.raises(WALStalled):
         log.append("STEP_INTENT", payload={"n": 1})
     hang.release()
+
+
+def test_an_intent_waits_for_no_thread_that_failed(open_log, monkeypatch):
+    """Whatever it failed with: what can't be made is refused at once, not after the patience."""
+    log, _ = begun(open_log)
+    wait_for_spares(log)
+    log._segments.spares.clear()
+
+    def fail():
+        raise MemoryError("no room to work in")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log._segments, "_make", fail)
+        with pytest.raises(WALFull, match="no room to work in"):
+            log.append("STEP_INTENT", payload={"n": 1})

@@ -132,6 +132,9 @@ class Segments:
         except OSError as error:
             _log.warning("No further segment of the log could be made: %s", error)
             self._tell(error)
+        except BaseException as error:
+            self._tell(OSError(f"the thread that makes it failed: {error!r}"))
+            raise
         while self._finished:
             self._cut(self._finished.popleft())
 
