@@ -103,6 +103,33 @@ def test_a_news_fragment_has_a_kind(folder):
             assert fragment.name.split(".")[-2] in kinds, f"{fragment.name}: which kind of change?"
 
 
+def installable():
+    """What this project publishes: its packages, and each extra of theirs."""
+    for folder in PACKAGES:
+        yield folder.name
+        for extra in project(folder)["project"].get("optional-dependencies", {}):
+            yield f"{folder.name}[{extra}]"
+
+
+def test_no_text_names_a_package_of_ours_that_is_not_published():
+    named = {
+        (found, str(path.relative_to(tree.ROOT)))
+        for path, text in tree.texts()
+        if "_template" not in path.parts
+        for line in re.findall(r"pip install ([^\n`]*)", text)
+        for found in re.findall(r"\bagent-saga[\w-]*(?:\[\w+\])?", line)
+    }
+    assert {entry for entry in named if entry[0] not in installable()} == set()
+
+
+@pytest.mark.parametrize("kind", ["adapters", "connectors"])
+def test_a_door_names_what_to_install_only_if_it_is_published(kind):
+    published = {folder.name for folder in PACKAGES}
+    for path in (PACKAGES[0] / "src" / "agent_saga" / kind).glob("[a-z]*.py"):
+        released = f"agent-saga-{path.stem.replace('_', '-')}" in published
+        assert ("unreleased=" in path.read_text("utf-8")) is not released, path
+
+
 @pytest.mark.parametrize("path", CONSTRAINTS, ids=name)
 def test_constraints_are_plain_pins(path):
     for line in path.read_text("utf-8").splitlines():

@@ -13,6 +13,7 @@ import agent_saga.adapters
 import agent_saga.connectors
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
     from types import ModuleType
 
@@ -51,22 +52,39 @@ def test_the_doors_are_those_of_the_surface() -> None:
     ]
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_a_missing_package_names_the_line_that_installs_it(
-    door: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """What imports, while no package behind a door can be found."""
+
     def find(name: str, *rest: object) -> ModuleType:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
-    module = sys.modules.get("agent_saga.plugins.door") or importlib.import_module(
-        "agent_saga.plugins.door"
-    )
     real = importlib.import_module
-    monkeypatch.setattr(module.importlib, "import_module", find)
+    monkeypatch.setattr(real("agent_saga.plugins.door").importlib, "import_module", find)
+    return real
+
+
+@pytest.mark.parametrize("door", [door for door in DOORS if ".adapters." in door])
+def test_a_missing_package_names_the_line_that_installs_it(
+    door: str, nothing_installed: Callable[[str], ModuleType]
+) -> None:
     with pytest.raises(ImportError) as caught:
-        real(door)
+        nothing_installed(door)
     distribution = package_of(door).replace("_", "-")
     assert str(caught.value).endswith(f"\n  pip install {distribution}")
+    assert caught.value.name == package_of(door)
+
+
+@pytest.mark.parametrize("door", [door for door in DOORS if ".connectors." in door])
+def test_a_package_that_is_not_released_is_named_by_no_line_that_installs(
+    door: str, nothing_installed: Callable[[str], ModuleType]
+) -> None:
+    with pytest.raises(ImportError, match="is not released yet.*nothing to install") as caught:
+        nothing_installed(door)
+    told = str(caught.value)
+    assert "pip" not in told
+    assert package_of(door).replace("_", "-") not in told
+    assert "kit.tool" in told
     assert caught.value.name == package_of(door)
 
 

@@ -1,1 +1,1 @@
-"""Doors to the connector packages, each under the vendor's name; see `plugins.door`."""
+"""Doors to connectors, each under the vendor's name; none is released yet, see `plugins.door`."""

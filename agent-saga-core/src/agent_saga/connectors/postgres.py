@@ -1,7 +1,7 @@
-"""The door to `agent_saga_postgres`, the package for Postgres."""
+"""The door to a connector for Postgres, which is not released yet; see `plugins.door`."""
 
 from __future__ import annotations
 
 from agent_saga.plugins.door import open_door
 
-__getattr__, __dir__, __all__ = open_door(__name__)
+__getattr__, __dir__, __all__ = open_door(__name__, unreleased="Postgres")

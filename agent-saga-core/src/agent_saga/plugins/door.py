@@ -5,8 +5,10 @@ Rules of this part:
 - The door `agent_saga.adapters.langgraph` leads to the package `agent_saga_langgraph` of the
   distribution `agent-saga-langgraph`: both names follow from the door's last part.
 - A door holds nothing of its own: every name is the package's own object, asked for when used.
-- A package that is not installed is an `ImportError` with the line that installs it. A package that
-  is installed and broken raises its own error, unchanged.
+- A package that is not installed is an `ImportError`. Its message names what installs it only if
+  this project publishes it: the name of a package that is not released is free, and whoever takes
+  it would run in our users' processes. Such a door says so, and what to do instead.
+- A package that is installed and broken raises its own error, unchanged.
 """
 
 from __future__ import annotations
@@ -21,16 +23,20 @@ if TYPE_CHECKING:
 __all__ = ["open_door"]
 
 
-def open_door(door: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+_Door = tuple["Callable[[str], Any]", "Callable[[], list[str]]", list[str]]
+
+
+def open_door(door: str, *, unreleased: str | None = None) -> _Door:
     """Return the `__getattr__`, `__dir__` and `__all__` of a door module.
 
     Args:
         door: the door's full name, for example "agent_saga.adapters.langgraph".
+        unreleased: the vendor's name, where the package behind the door is not released yet.
 
     Raises:
-        ImportError: the package behind the door is not installed; the message installs it.
+        ImportError: the package behind the door is not installed; the message says what to do.
     """
-    package = _package_behind(door)
+    package = _package_behind(door, unreleased)
 
     def names() -> list[str]:
         public = getattr(package, "__all__", None)
@@ -44,16 +50,29 @@ def open_door(door: str) -> tuple[Callable[[str], Any], Callable[[], list[str]],
     return find, names, names()
 
 
-def _package_behind(door: str) -> ModuleType:
+def _package_behind(door: str, unreleased: str | None) -> ModuleType:
     package = f"agent_saga_{door.rpartition('.')[2]}"
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:
         if error.name != package:
             raise
-        distribution = package.replace("_", "-")
-        raise ImportError(
-            f"{door} needs the package {distribution}, which is not installed.\n"
-            f"  pip install {distribution}",
-            name=package,
-        ) from None
+        told = _to_install(door, package) if unreleased is None else _to_do(door, unreleased)
+        raise ImportError(told, name=package) from None
+
+
+def _to_install(door: str, package: str) -> str:
+    distribution = package.replace("_", "-")
+    return (
+        f"{door} needs the package {distribution}, which is not installed.\n"
+        f"  pip install {distribution}"
+    )
+
+
+def _to_do(door: str, vendor: str) -> str:
+    return (
+        f"{door} is not released yet: this project publishes no connector for {vendor}, and there "
+        "is nothing to install.\n"
+        f"  Wrap your own function that calls {vendor}: @kit.tool('COMPENSABLE'), with an undo and "
+        "a prober."
+    )

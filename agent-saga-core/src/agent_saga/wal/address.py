@@ -65,6 +65,6 @@ def open_wal(
     if opener is None:
         raise ConfigurationError(
             f"No backend is registered for the log's address {scheme}:….",
-            fix=f"Known here: {', '.join(sorted(schemes))}; install the package of the backend.",
+            fix=f"Known here: {', '.join(sorted(schemes))}. A plugin may register others.",
         )
     return opener(address, **options)
