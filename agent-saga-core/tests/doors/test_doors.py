@@ -79,7 +79,7 @@ def test_a_missing_package_names_the_line_that_installs_it(
 def test_a_package_that_is_not_released_is_named_by_no_line_that_installs(
     door: str, nothing_installed: Callable[[str], ModuleType]
 ) -> None:
-    with pytest.raises(ImportError, match="is not released yet.*nothing to install") as caught:
+    with pytest.raises(ImportError, match=r"is not released yet.*nothing to install") as caught:
         nothing_installed(door)
     told = str(caught.value)
     assert "pip" not in told

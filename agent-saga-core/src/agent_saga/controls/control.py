@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Struct
 
+from agent_saga.domain.durations import ANSWER_WITHIN
 from agent_saga.domain.semantics import ActionSemantics
 
 if TYPE_CHECKING:
@@ -189,12 +190,14 @@ class Surroundings(Struct, eq=False):
         store: returns the state store that belongs to that log; nothing is made before it is used.
         clock: where time is read.
         metrics: counters.
+        answer_within: seconds that a human has to answer, where the provider does not say so.
     """
 
     wal: BaseWAL
     store: Callable[[], StateStore]
     clock: Clock
     metrics: Metrics
+    answer_within: float = ANSWER_WITHIN
 
 
 class Control:

@@ -69,14 +69,16 @@ class PreFlightGate:
     Args:
         rules: `Rule`s; the most severe verdict wins.
         approval_provider: who can ask a human; see `controls.approvals`.
-        approval_timeout: seconds that a human has to answer; the setting when not given.
+        approval_timeout: seconds that a human has to answer; the setting when not given. Then the
+            answer is no.
         limits: `BudgetLimit`s and `RateLimit`s; a call takes of all that police it, or of none.
         kill_switch: a `KillSwitch` beside that of the log, which every gate asks.
         policy: a `Policy`, or the path of its file; its rules and limits hold beside these.
 
     Raises:
         ConfigurationError: a rule is no `Rule`, a limit is no limit, or one has the name of another
-            one, under which an approval would count for both; or the provider cannot ask.
+            one, under which an approval would count for both; the provider cannot ask; or the gate
+            and the provider's policy both say how long a human has.
     """
 
     def __init__(
@@ -103,6 +105,13 @@ class PreFlightGate:
             raise ConfigurationError("The approval provider has no `ask` method.")
         self.approval_provider = approval_provider
         self.approval_timeout = seconds("The approval timeout", approval_timeout)
+        own = getattr(approval_provider, "answer_within", None)
+        if own is not None and approval_timeout is not None:
+            raise ConfigurationError(
+                f"approval_timeout={approval_timeout:g} of the gate and timeout={own:g} of the "
+                "provider's policy both say how long a human has.",
+                fix=f"Say it once: ApprovalPolicy(timeout={approval_timeout:g}), or leave one out.",
+            )
 
     def with_rules(self, more: Iterable[Rule]) -> PreFlightGate:
         """Return this gate with further rules, for example those of plugins."""

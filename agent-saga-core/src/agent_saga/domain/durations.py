@@ -15,11 +15,14 @@ from typing import Final
 
 from agent_saga.errors import ConfigurationError
 
-__all__ = ["CENTURY", "YEAR", "at_most", "seconds", "shown"]
+__all__ = ["ANSWER_WITHIN", "CENTURY", "YEAR", "at_most", "seconds", "shown"]
 
 YEAR: Final = 366 * 86_400.0
 CENTURY: Final = 100 * YEAR
 """The longest span anywhere: no timer overflows, and the log can tell the moment of its end."""
+
+ANSWER_WITHIN: Final = 300.0
+"""How long a human has to answer, where nobody says otherwise."""
 
 _LEAST: Final = 1e-6
 _SHOWN: Final = 60

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from agent_saga.domain.durations import ANSWER_WITHIN
+
 
 class Timing(NamedTuple):
     """Bounds and waits.
@@ -36,4 +38,4 @@ class Timing(NamedTuple):
     wait_to_settle: bool = True
     after_stuck: str = "halt"
     cancel_grace: float = 5.0
-    approval: float = 300.0
+    approval: float = ANSWER_WITHIN

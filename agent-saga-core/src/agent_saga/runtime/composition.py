@@ -124,12 +124,14 @@ class Runtime:
 
     def _composed_gate(self, wal: BaseWAL, rules: list[Any]) -> Gate:
         """Put the gate together: what is installed for the process, the gate's own, plugins'."""
-        around = Surroundings(wal, lambda: self.store, SYSTEM_CLOCK, process_metrics())
+        seconds = self.gate.approval_timeout or self.settings.approval_timeout
+        around = Surroundings(wal, lambda: self.store, SYSTEM_CLOCK, process_metrics(), seconds)
         installed = [control.bound(around) for control in INSTALLED.in_order()]
         before = [*self._switches(around), *installed]
         gate = self.gate.with_rules(rules).composed(before, lambda: limit_store_for(around))
         bound = getattr(gate.provider, "bound", None)
-        gate.provider = gate.provider if bound is None else bound(around)
+        if bound is not None:  # it keeps the time itself, and is cut off only after that
+            gate.provider, gate.timeout = bound(around), None
         return gate
 
     def _switches(self, around: Surroundings) -> list[Control]:

@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
-from agent_saga.domain.durations import YEAR, shown
+from agent_saga.domain.durations import ANSWER_WITHIN, YEAR, shown
 from agent_saga.domain.leaving import UNDO_WINDOW
 from agent_saga.errors import ConfigurationError
 
@@ -132,7 +132,7 @@ class Settings:
         None, _seconds_or_none, "how long a tool may take (per tool)", unit="s"
     )
     approval_timeout: float = _setting(
-        300.0, _seconds, "how long a human may take; then the answer is no", unit="s"
+        ANSWER_WITHIN, _seconds, "how long a human may take; then the answer is no", unit="s"
     )
     kill_switch_grace: float = _setting(
         30.0,

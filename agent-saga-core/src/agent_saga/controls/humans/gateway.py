@@ -31,6 +31,7 @@ from agent_saga.controls.humans.store import ApprovalStore
 from agent_saga.controls.humans.telling import TELLING, told_in_time
 from agent_saga.controls.humans.waiting import Ear, pause
 from agent_saga.controls.limits.moments import moment
+from agent_saga.domain.durations import ANSWER_WITHIN
 from agent_saga.errors import ConfigurationError, StateError, one_line
 from agent_saga.plugins.process import process_plugins
 from agent_saga.state.base import one
@@ -97,9 +98,18 @@ class ApprovalGateway:
         self.requester = requester
 
     @property
+    def answer_within(self) -> float | None:
+        """Seconds that people have by this gateway's own policy, or None if it does not say."""
+        return self.policy.timeout
+
+    @property
     def timeout(self) -> float:
         """Seconds after which the engine gives the question up by itself."""
-        return self.policy.timeout + SLACK
+        return self._seconds + SLACK
+
+    @property
+    def _seconds(self) -> float:
+        return ANSWER_WITHIN if self.policy.timeout is None else self.policy.timeout
 
     @property
     def store(self) -> ApprovalStore:
@@ -116,7 +126,11 @@ class ApprovalGateway:
         return self._store
 
     def bound(self, surroundings: Surroundings) -> ApprovalGateway:
-        """Return the gateway to use with a log."""
+        """Return the gateway to use with a log.
+
+        Raises:
+            ConfigurationError: a level comes after the time that people have.
+        """
         given = self._store
         store = (
             ApprovalStore(surroundings.store(), self.wal or surroundings.wal)
@@ -126,10 +140,11 @@ class ApprovalGateway:
         notifier = self.notifier
         if isinstance(notifier, str):
             notifier = process_plugins().tellers.made(notifier)
-        if store is given and notifier is self.notifier:
+        policy = self.policy.within(surroundings.answer_within)
+        if store is given and notifier is self.notifier and policy is self.policy:
             return self
         own = copy.copy(self)
-        own._store, own.notifier = store, notifier  # noqa: SLF001 - its own class
+        own._store, own.notifier, own.policy = store, notifier, policy  # noqa: SLF001 - its own
         return own
 
     # --- asking ----------------------------------------------------------------------------------
@@ -168,7 +183,7 @@ class ApprovalGateway:
         doc, state = await self._apply(
             request.id, lambda doc, now: document.put(doc, self._asked(request, now), now=now)
         )
-        end = time.monotonic() + min(self.policy.timeout, self._left(doc))
+        end = time.monotonic() + min(self._seconds, self._left(doc))
         looks = 0
         while state is State.PENDING:
             level = self._due(doc)
@@ -201,7 +216,7 @@ class ApprovalGateway:
             "arguments": _text(request.shown, _LONGEST_SHOWN),
             "requesters": self._requesters(request),
         }
-        deadline = now + int(self.policy.timeout * _MICRO)
+        deadline = now + int(self._seconds * _MICRO)
         valid = int(self.policy.valid_for * _MICRO)
         return Asked(about, deadline, valid, self.policy.approvers)
 
@@ -254,7 +269,7 @@ class ApprovalGateway:
     def _until_next(self, doc: Doc) -> float:
         level = int(doc["level"]) + 1
         if level >= len(self.policy.levels):
-            return self.policy.timeout
+            return self._seconds
         return max(0.0, self.policy.levels[level].after_seconds - self._since(doc))
 
     async def _tell(self, doc: Doc, level: int) -> tuple[Doc, State]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import copy
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from agent_saga.controls import given
@@ -36,7 +37,8 @@ class ApprovalPolicy:
     """How long people have, and who is told when.
 
     Args:
-        timeout: seconds in which somebody has to answer; then the answer is no.
+        timeout: seconds in which somebody has to answer; then the answer is no. When not given,
+            those of the gate (`approval_timeout=`), or else of the setting.
         levels: who is told at once and who later; everybody the notifier knows, when not given.
         valid_for: seconds for which a grant can be used once it was given.
         approvers: who may decide; everybody who does not ask, when not given.
@@ -50,20 +52,38 @@ class ApprovalPolicy:
 
     def __init__(
         self,
-        timeout: float = 300.0,
+        timeout: float | None = None,
         levels: Iterable[EscalationLevel] = (),
         *,
         valid_for: float = DAY,
         approvers: Iterable[str] = (),
     ) -> None:
-        self.timeout = given.seconds("timeout=", timeout)
+        self.timeout = None if timeout is None else given.seconds("timeout=", timeout)
         self.valid_for = given.seconds("valid_for=", valid_for)
         self.levels = given.several("levels=", levels, EscalationLevel) or (EscalationLevel(),)
         approvers = given.several("approvers=", approvers, str)
         self.approvers = tuple([given.name("An approver", one) for one in approvers])
-        times = [level.after_seconds for level in self.levels]
-        if times != sorted(times) or times[-1] >= self.timeout:
-            raise ConfigurationError(
-                "Escalation levels come one after another, and before the timeout.",
-                fix=f"Order them by after_seconds, all below {self.timeout:g}.",
-            )
+        _check(self.levels, self.timeout)
+
+    def within(self, seconds: float) -> ApprovalPolicy:
+        """Return the policy with a time to answer: its own, or else these seconds.
+
+        Raises:
+            ConfigurationError: a level comes after that time.
+        """
+        if self.timeout is not None:
+            return self
+        _check(self.levels, seconds)
+        own = copy.copy(self)
+        own.timeout = seconds
+        return own
+
+
+def _check(levels: Sequence[EscalationLevel], timeout: float | None) -> None:
+    times = [level.after_seconds for level in levels]
+    if times != sorted(times) or (timeout is not None and times[-1] >= timeout):
+        below = "" if timeout is None else f", all below {timeout:g}"
+        raise ConfigurationError(
+            "Escalation levels come one after another, and before the timeout.",
+            fix=f"Order them by after_seconds{below}.",
+        )
