@@ -50,3 +50,15 @@ def test_what_is_not_claimed_is_said():
     assert all(set(entry) == {"id", "sentence"} for entry in entries)
     identities = [entry["id"] for entry in entries] + list(ENTRIES)
     assert len(identities) == len(set(identities))
+
+
+def test_each_sentence_stands_once():
+    sentences = [entry.sentence for entry in ENTRIES.values()]
+    assert len(sentences) == len(set(sentences))
+
+
+def test_a_retired_id_is_given_to_nothing_and_names_what_says_it_now():
+    retired = guarantees.retired()
+    assert retired
+    assert not set(retired) & {*ENTRIES, *BOUND}
+    assert set(retired.values()) <= set(ENTRIES)

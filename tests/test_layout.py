@@ -26,6 +26,7 @@ REGISTRIES = [
 ]
 PLACES = [r"(?<![\w.])/wo" + r"rk/", r"(?<![\w.])/ro" + r"ot/", r"/ho" + r"me/\w+/"]
 
+CORE = tree.ROOT / "agent-saga-core" / "src" / "agent_saga"
 PYTHON = [path for path in tree.files() if path.suffix == ".py"]
 OUR_CODE = [path for path in PYTHON if "tests" not in path.parts]
 
@@ -71,6 +72,17 @@ def test_most_functions_are_very_short():
 @pytest.mark.parametrize("path", OUR_CODE, ids=name)
 def test_every_module_says_its_rules(path):
     assert ast.get_docstring(ast.parse(path.read_text("utf-8")))
+
+
+def test_contributing_says_where_every_folder_is():
+    text = (tree.ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    layers = {path.relative_to(CORE).parts[0] for path in PYTHON if path.is_relative_to(CORE)}
+    folders = {
+        p.parts[0] for path in tree.files() if len((p := path.relative_to(tree.ROOT)).parts) > 1
+    }
+    named = set(re.findall(r"`([\w-]+)/?`", text))
+    assert {name for name in layers if not name.endswith(".py")} <= named
+    assert {name for name in folders if not name.startswith(".")} <= named
 
 
 def test_nothing_is_left_for_later():

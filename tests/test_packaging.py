@@ -45,7 +45,7 @@ def test_the_core_needs_three_leaf_packages():
 def test_a_package_is_whole(folder):
     described = project(folder)["project"]
     assert described["name"] == folder.name
-    assert described["requires-python"] == ">=3.11"
+    assert re.fullmatch(r">=3\.11(,<3\.\d+)?", described["requires-python"])
     assert described["dynamic"] == ["version"]
     assert (folder / "README.md").read_text("utf-8").startswith(f"# {folder.name}\n")
     assert (folder / "CHANGELOG.md").is_file()
@@ -64,6 +64,15 @@ def test_every_supported_python_is_declared(folder):
     declared = set(project(folder)["project"]["classifiers"])
     for version in interpreters.SUPPORTED:
         assert f"Programming Language :: Python :: {version}" in declared
+
+
+@pytest.mark.parametrize("folder", PACKAGES, ids=name)
+def test_the_readme_tells_the_pythons_of_the_metadata(folder):
+    readme = " ".join((folder / "README.md").read_text("utf-8").split())
+    told = re.search(r"Python 3\.11 (?:to 3\.(\d+)|or newer)", readme)
+    bound = re.search(r"<3\.(\d+)", project(folder)["project"]["requires-python"])
+    assert told, "the README does not say which Pythons"
+    assert (told[1] and int(told[1]) + 1) == (bound and int(bound[1]))
 
 
 @pytest.mark.parametrize("folder", PACKAGES, ids=name)

@@ -83,7 +83,7 @@ def test_a_daemon_that_stands_still_in_an_inverse_is_not_overtaken(lab: CrashLab
     lab.world.assert_restored()
 
 
-@pytest.mark.guarantee("RECOVER-3")
+@pytest.mark.guarantee("FENCE-2")
 def test_the_next_step_of_a_revived_owner_is_refused_and_it_is_told_why(lab: CrashLab) -> None:
     agent = taken_for_dead(lab, Kill.at_point("between bob and the next", by="stop"))
     assert lab.world.undone() == ["bob", "ann"]
@@ -96,7 +96,7 @@ def test_the_next_step_of_a_revived_owner_is_refused_and_it_is_told_why(lab: Cra
     assert "taken over" in said
 
 
-@pytest.mark.guarantee("RECOVER-3")
+@pytest.mark.guarantee("FENCE-2")
 def test_a_revived_owner_that_was_undoing_calls_no_further_inverse(
     tmp_path: Path, server: Server
 ) -> None:

@@ -22,6 +22,10 @@ What an entry says:
     [[not_claimed]]
     id = "NOT-1"
     sentence = "…"                     # what a user may not rely on
+
+    [[retired]]
+    id = "LIFE-2"                      # given once, and never again
+    now = "LIFE-1"                     # the guarantee that says the same
 """
 
 from __future__ import annotations
@@ -68,6 +72,11 @@ def load(path: Path = FILE) -> dict[str, Guarantee]:
 def not_claimed(path: Path = FILE) -> list[dict[str, str]]:
     """Return what the file says is not claimed."""
     return list(_read(path).get("not_claimed", []))
+
+
+def retired(path: Path = FILE) -> dict[str, str]:
+    """Return the ids that are given to no guarantee again, each with the one that says it now."""
+    return {entry["id"]: entry["now"] for entry in _read(path).get("retired", [])}
 
 
 def bound() -> dict[str, set[Path]]:

@@ -54,11 +54,14 @@ from agent_saga.engine.retry import RetryPolicy as RetryPolicy
 from agent_saga.engine.wrap import SagaTool as SagaTool
 from agent_saga.errors import AbortRequested as AbortRequested
 from agent_saga.errors import AgentSagaError as AgentSagaError
+from agent_saga.errors import AgentSagaWarning as AgentSagaWarning
 from agent_saga.errors import AlreadyDecided as AlreadyDecided
+from agent_saga.errors import Ambiguous as Ambiguous
 from agent_saga.errors import ApprovalDenied as ApprovalDenied
 from agent_saga.errors import ApprovalError as ApprovalError
 from agent_saga.errors import ApprovalPending as ApprovalPending
 from agent_saga.errors import ApprovalRequired as ApprovalRequired
+from agent_saga.errors import BranchRefused as BranchRefused
 from agent_saga.errors import CircuitOpen as CircuitOpen
 from agent_saga.errors import ClaimRefused as ClaimRefused
 from agent_saga.errors import CommittedUnsettled as CommittedUnsettled
@@ -67,25 +70,35 @@ from agent_saga.errors import CompensationError as CompensationError
 from agent_saga.errors import ConfigurationError as ConfigurationError
 from agent_saga.errors import DuplicateName as DuplicateName
 from agent_saga.errors import DuplicateSaga as DuplicateSaga
+from agent_saga.errors import ForkRefused as ForkRefused
 from agent_saga.errors import Halted as Halted
+from agent_saga.errors import IllegalTransition as IllegalTransition
+from agent_saga.errors import LateAfterEnd as LateAfterEnd
 from agent_saga.errors import LimitExceeded as LimitExceeded
 from agent_saga.errors import NoBoundary as NoBoundary
 from agent_saga.errors import NotApplied as NotApplied
+from agent_saga.errors import NotFound as NotFound
+from agent_saga.errors import NotRecordable as NotRecordable
 from agent_saga.errors import NotSuspendable as NotSuspendable
 from agent_saga.errors import OutcomeUnknown as OutcomeUnknown
 from agent_saga.errors import PluginError as PluginError
 from agent_saga.errors import Quarantined as Quarantined
 from agent_saga.errors import RecoveryError as RecoveryError
+from agent_saga.errors import RecoveryRefused as RecoveryRefused
 from agent_saga.errors import RefusedError as RefusedError
 from agent_saga.errors import ReplayConflict as ReplayConflict
 from agent_saga.errors import ResultNotRecorded as ResultNotRecorded
 from agent_saga.errors import SagaAborted as SagaAborted
 from agent_saga.errors import SagaClosed as SagaClosed
+from agent_saga.errors import SagaError as SagaError
 from agent_saga.errors import SagaFenced as SagaFenced
 from agent_saga.errors import SagaForked as SagaForked
 from agent_saga.errors import SagaSuspended as SagaSuspended
 from agent_saga.errors import SagaUnwinding as SagaUnwinding
 from agent_saga.errors import SecretLeak as SecretLeak
+from agent_saga.errors import StateError as StateError
+from agent_saga.errors import StateUnavailable as StateUnavailable
+from agent_saga.errors import StepError as StepError
 from agent_saga.errors import StepTimeout as StepTimeout
 from agent_saga.errors import SuspendRequested as SuspendRequested
 from agent_saga.errors import ToolNotAwaited as ToolNotAwaited
@@ -94,7 +107,11 @@ from agent_saga.errors import UndeclaredTool as UndeclaredTool
 from agent_saga.errors import UndoRefused as UndoRefused
 from agent_saga.errors import UnknownHandler as UnknownHandler
 from agent_saga.errors import WALBackpressure as WALBackpressure
+from agent_saga.errors import WALCorrupt as WALCorrupt
 from agent_saga.errors import WALError as WALError
+from agent_saga.errors import WALFormatError as WALFormatError
+from agent_saga.errors import WALFull as WALFull
+from agent_saga.errors import WALPathError as WALPathError
 from agent_saga.errors import WALPoisoned as WALPoisoned
 from agent_saga.errors import WALStalled as WALStalled
 from agent_saga.evidence.verify import ChainReport as ChainReport
@@ -134,7 +151,9 @@ __all__ = [
     "ActionSemantics",
     "AgentKit",
     "AgentSagaError",
+    "AgentSagaWarning",
     "AlreadyDecided",
+    "Ambiguous",
     "Applied",
     "Approval",
     "ApprovalDenied",
@@ -148,6 +167,7 @@ __all__ = [
     "AsyncWAL",
     "BackpressurePolicy",
     "BaseWAL",
+    "BranchRefused",
     "BreakerPolicy",
     "BudgetLimit",
     "CallView",
@@ -175,16 +195,21 @@ __all__ = [
     "FileLimitStore",
     "FileSwitchStore",
     "FileWAL",
+    "ForkRefused",
     "Halted",
     "HardwareApprovalProvider",
     "Health",
+    "IllegalTransition",
     "KillSwitch",
+    "LateAfterEnd",
     "LimitExceeded",
     "LimitStore",
     "MemoryLimitStore",
     "MemoryWAL",
     "NoBoundary",
     "NotApplied",
+    "NotFound",
+    "NotRecordable",
     "NotSuspendable",
     "Observation",
     "OutcomeUnknown",
@@ -195,6 +220,7 @@ __all__ = [
     "RateLimit",
     "RecoveryDaemon",
     "RecoveryError",
+    "RecoveryRefused",
     "RefusedError",
     "ReplayConflict",
     "ResultNotRecorded",
@@ -203,6 +229,7 @@ __all__ = [
     "Rule",
     "SagaAborted",
     "SagaClosed",
+    "SagaError",
     "SagaFenced",
     "SagaForked",
     "SagaHandle",
@@ -212,7 +239,10 @@ __all__ = [
     "SecretLeak",
     "Settings",
     "SinkWAL",
+    "StateError",
+    "StateUnavailable",
     "Status",
+    "StepError",
     "StepTimeout",
     "SuspendRequested",
     "Template",
@@ -222,7 +252,11 @@ __all__ = [
     "UndoRefused",
     "UnknownHandler",
     "WALBackpressure",
+    "WALCorrupt",
     "WALError",
+    "WALFormatError",
+    "WALFull",
+    "WALPathError",
     "WALPoisoned",
     "WALStalled",
     "WebAuthnKey",

@@ -12,6 +12,15 @@ P7  No effect that was not announced before a halt or a quarantine was acknowled
 P11 Of an owner that was taken over, nothing written afterwards counts; and nobody is taken over who
     lives and was not taken for dead.
 
+P8 to P10 are no matter of orders between processes; random cases and killing prove them, not this
+model:
+
+P8  No effect without a grant by somebody else that is bound to it, has not run out and is used once
+    (`controls/test_humans_property.py`, `controls/test_killed.py`).
+P9  No window of a limit ever holds more than its cap (`controls/test_windows.py`,
+    `controls/test_limits_killed.py`).
+P10 `verify` names every record that was changed, moved, put in or taken out (`evidence/`).
+
 `settle_after` is an assumption: no call takes hold that long after its caller was proved dead. A
 scene may break it. What is told is true even then, once all have said what they know; but something
 may have happened twice.

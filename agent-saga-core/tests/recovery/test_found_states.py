@@ -202,7 +202,7 @@ def test_a_found_effect_without_a_recipe_is_an_orphan(log, world):
     assert log.states() == {"a": "ORPHANED"}
 
 
-@pytest.mark.guarantee("RECOVER-5")
+@pytest.mark.guarantee("PROBE-1")
 def test_no_is_believed_only_after_nothing_can_arrive_any_more(log, world):
     """The request of the dead process arrives while recovery is asking."""
     past = log.past().begin()

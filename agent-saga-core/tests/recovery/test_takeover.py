@@ -538,7 +538,7 @@ def test_a_late_announcement_that_was_not_started_harms_nobody(log, world):
     assert log.daemon().recover_all().sagas == []
 
 
-@pytest.mark.guarantee("RECOVER-3")
+@pytest.mark.guarantee("FENCE-2")
 def test_a_live_owner_that_is_fenced_starts_no_step_and_says_so(log, world):
     """A released saga that its process goes on with is refused, not done in two places."""
     wal = FileWAL(log.path)
