@@ -110,6 +110,7 @@ class Care:
         self._has_team = False
         self._members: list[Care] = []
         self._served: list[SagaWorkbench] = []
+        self._teams: tuple[str, ...] = ()
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -168,22 +169,33 @@ class Care:
 
     def _member(self, member: Any) -> Any:
         if not is_bounded(member):
-            return self.clone(member)
+            with self._inside_of(member):
+                return self.clone(member)
         self._members.append(care_of(member))
         self._served += care_of(member)._served  # noqa: SLF001 - alike
         return member
+
+    @contextlib.contextmanager
+    def _inside_of(self, member: Any) -> Iterator[None]:
+        """Let agents that are cloned meanwhile be told from those of the same name elsewhere."""
+        outer = self._teams
+        self._teams = (*outer, str(member.name)) if isinstance(member, Team) else outer
+        try:
+            yield
+        finally:
+            self._teams = outer
 
     def _agent(self, agent: Any) -> Any:
         inner = {name: self._member(one) for name, one in _inner(agent).items()}
         made = seams.changed(agent, **inner)
         if isinstance(agent, AssistantAgent):
-            guard = Guard(self._binding, agent.name)
+            guard = Guard(self._binding, (*self._teams, agent.name))
             benches = [self._workbench(one, guard) for one in seams.workbenches(agent)]
             handoffs = [HandoffTool(tool) for tool in seams.handoffs(agent)]
             made = seams.with_workbenches(agent, benches, handoffs)
             guard.owner = under_care(made, self._binding)
             return guard.owner
-        return under_care(made, self._binding)
+        return under_care(made, self._binding, (*self._teams, agent.name))
 
     def _workbench(self, workbench: Any, guard: Guard) -> Any:
         tools = seams.static_tools(workbench)

@@ -3,25 +3,26 @@
 Rules of this part, in this order:
 
 1. A model's call with the same key is the same step.
-2. A call that equals one without a known outcome is that one: a blind retry, by whomever.
+2. A call that equals one without a known outcome is that one: a blind retry, also of what the
+   program called itself.
 3. In a saga that is gone on with: so is an equal call that was recorded and stands, whatever its
    id, unless the run's state tells of it. What an earlier process did and the run neither knows nor
    repeats is not passed over: the run fails, and everything is undone.
+4. Tools of two agents may have one name and do different things. So by 2 and 3 a call is one of the
+   same agent, inside the same agents; by 2 also one of the same function. An equal call of another
+   agent may be that call, or another one: it is neither answered nor made.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import Counter
 from collections.abc import Container
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
-from agent_saga.domain import identity
-from agent_saga.domain.lifecycle import StepState
-from agent_saga.errors import ReplayConflict
-from agent_saga.kit.frameworks.attempts import Runs
+from agent_saga.errors import OutcomeUnknown, ReplayConflict
+from agent_saga.kit.frameworks import attempts
+from agent_saga.kit.frameworks.attempts import equal, full_key, stands, unnamed, unsettled
 from agent_saga_autogen import calls
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from agent_saga.engine.step import Step
     from agent_saga.engine.tool import Tool
 
-_OPEN = (StepState.UNKNOWN, StepState.INTENT)
-_STANDS = (*_OPEN, StepState.COMMITTED, StepState.KEPT)
+_OURS = __name__.partition(".")[0]
+_FIX = "Give the tools of the two agents different names, if they do different things."
 
 
 class Attempts:
@@ -46,48 +47,53 @@ class Attempts:
 
     def __init__(self, saga: Saga, kept: Container[str] = ()) -> None:
         self._lock = threading.Lock()
-        self.runs = Runs()
-        recorded = [s for s in saga.keyed.values() if s.state in _STANDS and not s.tool.reversible]
-        self._left = {step.id for step in recorded if step.id not in kept}
-        self._numbers: Counter[tuple[str, bytes]] = Counter()
+        self.runs = attempts.Runs()
+        recorded = [step for step in saga.keyed.values() if stands(step)]
+        self._left = attempts.Left(step for step in recorded if step.id not in kept)
+        self._numbers: Counter[tuple[calls.Path, str, bytes]] = Counter()
 
-    def key(self, saga: Saga, tool: Tool, run: calls.Run, mac: bytes) -> str:
-        """Return the key of a call that is made here.
+    def key(self, saga: Saga, tool: Tool, run: calls.Run, mac: bytes) -> str | None:
+        """Return the key of a call that is made here; None for a step without one that it is.
 
         Args:
             saga: whose step it is.
             tool: what is called.
             run: the run that it is made in.
             mac: the arguments' fingerprint.
+
+        Raises:
+            OutcomeUnknown: it may be a call of another agent that ended without its answer.
+            ReplayConflict: it may be a call that another agent made in an earlier attempt.
         """
         call = calls.calling.get()
+        agents = () if call is None else call.agents
         named = calls.key_of(call, run, mac) if call is not None and call.id else None
         with self._lock:
-            step = None if named is None else saga.keyed.get(_full(tool, named))
+            step = None if named is None else saga.keyed.get(full_key(tool, named))
+            if step is None and any(equal(one, tool, mac) for one in unnamed(saga)):
+                return None
             if step is None:
-                step = self._earlier(saga, tool, mac)
+                step = self._earlier(saga, tool, mac, agents)
             if step is None:
-                return named or self._fresh(saga, tool, mac)
-            self._left.discard(step.id)
+                return named or self._fresh(saga, tool, mac, agents)
+            self._left.take(step)
             return step.key[-1]
 
-    def _fresh(self, saga: Saga, tool: Tool, mac: bytes) -> str:
+    def _fresh(self, saga: Saga, tool: Tool, mac: bytes, agents: calls.Path) -> str:
         while True:
-            self._numbers[tool.name, mac] += 1
-            key = json.dumps(["", self._numbers[tool.name, mac], mac.hex()])
-            if _full(tool, key) not in saga.keyed:
+            self._numbers[agents, tool.name, mac] += 1
+            key = calls.unnamed_key(agents, self._numbers[agents, tool.name, mac], mac)
+            if full_key(tool, key) not in saga.keyed:
                 return key
 
-    def _earlier(self, saga: Saga, tool: Tool, mac: bytes) -> Step | None:
-        equal = [s for s in tuple(saga.keyed.values()) if s.tool.name == tool.name and s.mac == mac]
-        unsettled = [s for s in equal if _unsettled(s)]
-        left = [s for s in equal if s.id in self._left and s.state in _STANDS]
-        return next(iter([*unsettled, *left]), None)
-
-    @staticmethod
-    def standing(saga: Saga) -> list[str]:
-        """Return the ids of the steps of a saga that stand."""
-        return [step.id for step in tuple(saga.keyed.values()) if step.state in _STANDS]
+    def _earlier(self, saga: Saga, tool: Tool, mac: bytes, agents: calls.Path) -> Step | None:
+        same = [step for step in tuple(saga.keyed.values()) if equal(step, tool, mac)]
+        open_ended = [step for step in same if unsettled(step)]
+        found = [*open_ended, *(step for step in same if step in self._left)]
+        own = [s for s in found if calls.agents_of(s.key[-1]) == agents or _retried(s, tool)]
+        if found and not own:
+            raise _another_agents(found[0], agents)
+        return next(iter(own), None)
 
     def check_repeated(self, saga: Saga) -> None:
         """Refuse to go on as if what a lost attempt did had not happened.
@@ -95,30 +101,47 @@ class Attempts:
         Raises:
             ReplayConflict: a step of it stands, and the new attempt did not repeat it.
         """
-        if saga.read_only:
-            return
-        steps = [step for step in tuple(saga.keyed.values()) if step.id in self._left]
-        left = [step for step in steps if step.state in _STANDS]
+        left = [] if saga.read_only else self._left.unmet(saga)
         if left:
-            names = ", ".join(sorted({step.tool.name for step in left}))
-            raise ReplayConflict(
-                f"An earlier attempt of this run, which ended without its answers, called {names}; "
-                "the new attempt took another way.",
-                fix="Begin again under another key.",
+            raise attempts.another_way(
+                left,
+                "An earlier attempt of this run, which ended without its answers,",
+                "Begin again under another key.",
             )
 
 
-def _full(tool: Tool, key: str) -> tuple[str, ...]:
-    return identity.given_key(("",), tool.name, key)
+def standing(saga: Saga) -> list[str]:
+    """Return the ids of the steps of a saga that stand."""
+    return [step.id for step in tuple(saga.keyed.values()) if step.state in attempts.STANDS]
 
 
-def _unsettled(step: Step) -> bool:
-    tool = step.tool
-    return step.state in _OPEN and not step.in_flight and not (tool.repeatable or tool.reversible)
+def _retried(step: Step, tool: Tool) -> bool:
+    """Say whether a step without a known outcome is of the function that is called now."""
+    if not unsettled(step) or step.tool.fn != tool.fn:
+        return False
+    ours = str(getattr(tool.fn, "__module__", "")).partition(".")[0] == _OURS
+    return step.tool is tool or not ours  # one of ours stands for many tools
 
 
-_attempts: WeakKeyDictionary[Saga, Attempts] = WeakKeyDictionary()
-_lock = threading.Lock()
+def _another_agents(step: Step, agents: calls.Path) -> OutcomeUnknown | ReplayConflict:
+    made = calls.spoken(calls.agents_of(step.key[-1]))
+    now, tool = calls.spoken(agents), step.tool.name
+    what = f"and whether this call of {now} is that one cannot be told; it was not made."
+    if not unsettled(step):
+        return ReplayConflict(
+            f"{made} called {tool} with these arguments in an earlier attempt of this run, which "
+            f"ended without its answers, {what}",
+            fix=f"Begin again under another key. {_FIX}",
+        )
+    unknown = OutcomeUnknown(
+        f"{made} called {tool} with these arguments, how that ended is not known, {what}",
+        fix=f"Look at the world before going on. {_FIX}",
+    )
+    unknown.agent_saga_step = step  # type: ignore[attr-defined]
+    return unknown
+
+
+_attempts: attempts.PerSaga[Attempts] = attempts.PerSaga()
 
 
 def attempts_of(saga: Saga, *, anew: bool = False, kept: Container[str] = ()) -> Attempts:
@@ -129,8 +152,4 @@ def attempts_of(saga: Saga, *, anew: bool = False, kept: Container[str] = ()) ->
         anew: a run begins, or goes on.
         kept: the ids of steps that the run's state knows of.
     """
-    with _lock:
-        found = _attempts.get(saga)
-        if found is None or anew:
-            found = _attempts[saga] = Attempts(saga, kept)
-        return found
+    return _attempts.of(saga, lambda: Attempts(saga, kept), anew=anew)

@@ -16,14 +16,15 @@ import asyncio
 import contextlib
 import contextvars
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from agent_saga.engine.boundary import current_scope
 from agent_saga.engine.scope import Scope
 from agent_saga.errors import ConfigurationError
-from agent_saga_autogen.calls import Path, Run, calling, running
+from agent_saga_autogen.calls import Call, Path, Run, called, calling, inside, running
 
 T = TypeVar("T")
+_END: Final = object()
 
 
 class Binding:
@@ -67,10 +68,15 @@ class Binding:
             return await function()
         return await asyncio.get_running_loop().create_task(_awaited(function), context=bound)
 
-    def bound(self, events: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
-        """Return a generator that does the same in the boundary, where this context is another."""
-        context = self._lost()
-        return events if context is None else _stepped(events, context)
+    def bound(self, events: AsyncGenerator[T, None], agents: Path = ()) -> AsyncGenerator[T, None]:
+        """Return a generator that does the same in the boundary, where this context is another.
+
+        Args:
+            events: does it.
+            agents: what is called meanwhile is called by these, inside those that are here.
+        """
+        context, given = self._lost(), _spoken(events, agents) if agents else events
+        return given if context is None else _stepped(given, context)
 
     @property
     def is_lost(self) -> bool:
@@ -133,6 +139,25 @@ def _bindings(tools: Iterable[Any]) -> list[Binding]:
         if not any(binding is one for one in found):
             found.append(binding)
     return found
+
+
+async def _spoken(events: AsyncGenerator[T, None], agents: Path) -> AsyncGenerator[T, None]:
+    """Take each event as a part of what some agents do; between the events nothing is theirs."""
+    try:
+        while True:
+            with called(_by(agents)):
+                event = await anext(events, _END)
+            if event is _END:
+                return
+            yield event  # type: ignore[misc]
+    finally:
+        with called(_by(agents)):
+            await events.aclose()
+
+
+def _by(agents: Path) -> Call:
+    here = inside()
+    return here._replace(agents=(*here.agents, *agents))
 
 
 async def _stepped(

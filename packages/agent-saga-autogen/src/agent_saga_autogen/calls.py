@@ -5,6 +5,8 @@ Rules of this part:
 - A model's call is known by the agents and calls that lead to it, its id, and the turn: call ids
   alone are not unique, neither in a run nor in a team, so the agent's name and how often the id was
   used in its earlier turns are parts of the key.
+- Every key tells the agents, also that of a call without an id: they remain the same where calls
+  are made anew under other ids.
 - What the code inside a call sees is kept in context variables. Where the framework loses those,
   `binding` brings them back.
 """
@@ -121,12 +123,14 @@ class Call(NamedTuple):
         path: the agents and calls that it is made inside of, the outermost first.
         arguments: what the model chose, by name; None where no model did.
         waits: it is a call, or inside a call, of an agent whose calls can wait for a human.
+        agents: the agents that it is made by, of any class and the outermost first.
     """
 
     id: str
     path: Path
     arguments: dict[str, Any] | None = None
     waits: bool = False
+    agents: Path = ()
 
     @property
     def inside(self) -> Path:
@@ -165,10 +169,16 @@ def entered(run: Run) -> Iterator[None]:
     """Let the code inside be a run; its model's calls are not those of the one round it."""
     state = running.set(run)
     try:
-        with called(Call("", run.path)):
+        with called(Call("", run.path, agents=agents_here())):
             yield
     finally:
         running.reset(state)
+
+
+def agents_here() -> Path:
+    """Return the agents that are at work here, the outermost first."""
+    call = calling.get()
+    return () if call is None else call.agents
 
 
 def inside(id: str = "", arguments: dict[str, Any] | None = None) -> Call:  # noqa: A002
@@ -181,10 +191,35 @@ def inside(id: str = "", arguments: dict[str, Any] | None = None) -> Call:  # no
     call = calling.get()
     if call is None:
         return Call(id, (), arguments)
-    return Call(id, call.inside, arguments, call.waits)
+    return Call(id, call.inside, arguments, call.waits, call.agents)
 
 
 def key_of(call: Call, run: Run, mac: bytes) -> str:
     """Return the step key of a model's call."""
     number = run.counts.number(call.path, call.id)
-    return json.dumps([*call.path, call.id, number, mac.hex()])
+    return json.dumps([list(call.agents), *call.path, call.id, number, mac.hex()])
+
+
+def unnamed_key(agents: Path, number: int, mac: bytes) -> str:
+    """Return the step key of a call without an id.
+
+    Args:
+        agents: those that it is made by.
+        number: which of their equal calls it is.
+        mac: the arguments' fingerprint.
+    """
+    return json.dumps([list(agents), "", number, mac.hex()])
+
+
+def agents_of(key: str) -> Path | None:
+    """Return the agents that a step's key tells of; None if it tells of none."""
+    try:
+        agents, *_ = json.loads(key)
+        return tuple(map(str, agents)) if isinstance(agents, list) else None
+    except (ValueError, TypeError):
+        return None
+
+
+def spoken(agents: Path | None) -> str:
+    """Return agents in words."""
+    return ", in it ".join(agents or ()) or "The program"

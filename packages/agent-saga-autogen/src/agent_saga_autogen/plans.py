@@ -29,7 +29,7 @@ from agent_saga.kit.frameworks.boundaries import boundary, runtime_of, saga_of
 from agent_saga.kit.frameworks.failures import check_policy
 from agent_saga.kit.frameworks.recorded import Recorded
 from agent_saga_autogen.asking import RunAnswers, Waiting
-from agent_saga_autogen.attempts import attempts_of
+from agent_saga_autogen.attempts import attempts_of, standing
 from agent_saga_autogen.calls import Run, entered, running
 from agent_saga_autogen.waiting import Turn, turns_of
 
@@ -150,7 +150,7 @@ class Plan:
             **(self._answers or RunAnswers()).to_keep(waiting.questions),
             "mark": waiting.state["mark"],
             "counts": self.run.counts.kept(open_),
-            "steps": attempts_of(saga).standing(saga),
+            "steps": standing(saga),
         }
         about = [str(one.get("reason") or one.get("text")) for one in waiting.questions]
         handle.suspend(f"a human was asked: {'; '.join(about)}", awaits=awaits)

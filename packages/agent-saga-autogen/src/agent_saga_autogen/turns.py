@@ -40,6 +40,7 @@ from agent_saga_autogen.effects import CallCancelled, stop
 from agent_saga_autogen.waiting import set_aside
 
 BINDING = "_saga_binding"
+AGENTS = "_saga_agents"
 
 
 class SagaAgent:
@@ -53,7 +54,7 @@ class SagaAgent:
         binding: Binding = vars(self)[BINDING]
         run, path = binding.run(), (*binding.inside(), name)
         given = super().on_messages_stream(messages, cancellation_token)  # type: ignore[misc]
-        events = binding.bound(given)
+        events = binding.bound(given, vars(self)[AGENTS])
         if run is None:
             async for event in events:
                 yield event
@@ -204,10 +205,16 @@ class Stopped(TerminationCondition):
         )
 
 
-def under_care(agent: Any, binding: Binding) -> Any:
-    """Return an agent with the same contents that counts its turns."""
+def under_care(agent: Any, binding: Binding, agents: Path = ()) -> Any:
+    """Return an agent with the same contents that counts its turns.
+
+    Args:
+        agent: the agent.
+        binding: where it is called.
+        agents: by what name its calls are known, if no workbench tells that.
+    """
     made = object.__new__(_class_of(type(agent)))
-    made.__dict__.update({**vars(agent), BINDING: binding})
+    made.__dict__.update({**vars(agent), BINDING: binding, AGENTS: agents})
     return made
 
 

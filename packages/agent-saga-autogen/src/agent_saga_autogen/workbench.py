@@ -37,7 +37,7 @@ from agent_saga.kit.frameworks.declarations import Declarations, checked, from_p
 from agent_saga.kit.frameworks.declared import check_named
 from agent_saga.kit.frameworks.failures import is_cancelled
 from agent_saga_autogen.binding import Binding
-from agent_saga_autogen.calls import Call, called, inside, running
+from agent_saga_autogen.calls import Call, Path, agents_here, called, inside, running
 from agent_saga_autogen.effects import CallCancelled, Effect, stop
 from agent_saga_autogen.tools import declared, within_a_boundary
 
@@ -54,16 +54,17 @@ class Guard:
 
     Args:
         binding: where the calls are made.
-        agent: the name of the agent whose model makes them; empty if that is not known.
+        agent: the name of the agent whose model makes them, behind those of the teams that it is
+            in inside the one that is run; empty if that is not known.
 
     Attributes:
         owner: that agent's clone, as soon as there is one.
     """
 
-    def __init__(self, binding: Binding, agent: str = "") -> None:
+    def __init__(self, binding: Binding, agent: Path = ()) -> None:
         self.binding = binding
         self.owner: Any = None
-        self._agent = (agent,) if agent else ()
+        self._agent = agent
 
     async def answer(self, name: str, call: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         """Return the answer to a call, whatever ends it."""
@@ -78,9 +79,9 @@ class Guard:
     @contextlib.contextmanager
     def placed(self) -> Any:
         """Let the calls inside be calls of the agent."""
-        run, path = running.get(), (*inside().path, *self._agent)
+        run, path = running.get(), (*inside().path, *self._agent[-1:])
         waits = run is not None and any(self.owner is one for one in run.waiters)
-        with called(Call("", path, waits=waits)):
+        with called(Call("", path, waits=waits, agents=(*agents_here(), *self._agent))):
             yield
 
     @contextlib.contextmanager
