@@ -8,7 +8,8 @@ Rules of this part:
 - A run can wait for a human if the gate's approval provider asks in that way. Then every inverse in
   it must have a name.
 - A run that waited is gone on with by its state, once: a state is refused when its saga has gone
-  further, or has ended.
+  further, or has ended. What a tool failure means to it is what it meant before, unless its caller
+  says otherwise.
 - A run inside another boundary is a savepoint of that one, has no key, and cannot wait.
 """
 
@@ -31,8 +32,11 @@ from agent_saga.kit.frameworks.recorded import Recorded
 from agent_saga_autogen.asking import RunAnswers, Waiting
 from agent_saga_autogen.attempts import attempts_of, standing
 from agent_saga_autogen.calls import Run, entered, running
-from agent_saga_autogen.waiting import Turn, turns_of
+from agent_saga_autogen.states import State, check_digest, digest, read
+from agent_saga_autogen.waiting import Turn
 
+_KEPT = ("on_tool_failure",)
+"""What a run under a key knows of the waits before it; its models are asked from the beginning."""
 _GOES_ON = (SagaState.RUNNING, SagaState.SUSPENDED, SagaState.RELEASED)
 
 
@@ -42,16 +46,29 @@ class Asked(NamedTuple):
     Attributes:
         kit: whose boundary it is, or None.
         key: the saga's id, if its caller names it.
-        on_tool_failure: "continue", "rollback" or "ask".
+        on_tool_failure: "continue", "rollback" or "ask"; None if its caller does not say.
         state: what a run that waited is gone on with, or None.
         resume: the answer that it is gone on with, or None.
+        default: what counts if its caller does not say what a tool failure means.
     """
 
     kit: AgentKit | None
     key: str | None
-    on_tool_failure: str
-    state: Mapping[str, Any] | None = None
+    on_tool_failure: str | None
+    state: object = None
     resume: object = None
+    default: str = "continue"
+
+    def policy(self, kept: Mapping[str, Any] | None = None) -> str:
+        """Return what a tool failure means: also to a run that waited, what it meant before.
+
+        Raises:
+            ConfigurationError: it means nothing, or there is nobody to ask.
+        """
+        known = (kept or {}).get("on_tool_failure")
+        found = self.on_tool_failure or (known if isinstance(known, str) else self.default)
+        check_policy(self.kit, found, "AutoGenApprovals()")
+        return found
 
 
 class Plan:
@@ -62,11 +79,15 @@ class Plan:
         saga_id: the saga that it begins or goes on with; None is a new one without an id.
         answers: those that it has; None where it cannot wait for any.
         kept: what its saga kept when it was suspended.
+        state: what it is gone on with.
         nested: it runs inside another boundary.
 
     Attributes:
         run: the run, as its tools see it.
-        turns: what was set aside when it waited, by the agents' names.
+        state: what it is gone on with, or None.
+
+    Raises:
+        ConfigurationError: what a tool failure is to mean does not exist, or nobody can be asked.
     """
 
     def __init__(
@@ -76,17 +97,23 @@ class Plan:
         saga_id: str | None = None,
         answers: RunAnswers | None = None,
         kept: Mapping[str, Any] | None = None,
+        state: State | None = None,
         nested: bool = False,
     ) -> None:
         known = kept or {}
         self.nested = nested
         outer = running.get() if nested else None
-        self.run = Run(asked.on_tool_failure, outer, known.get("counts") or ())
-        self.turns: dict[str, Turn] = turns_of((asked.state or {}).get("turns") or {})
+        self.run = Run(asked.policy(kept), outer, known.get("counts") or ())
+        self.state = state
         self._asked = asked
         self._saga_id = saga_id
         self._answers = answers
         self._steps = frozenset(map(str, known.get("steps") or ()))
+
+    @property
+    def turns(self) -> dict[str, Turn]:
+        """What was set aside when it waited, by the agents' names."""
+        return {} if self.state is None else self.state.turns
 
     @property
     def waits(self) -> bool:
@@ -149,6 +176,8 @@ class Plan:
         awaits = {
             **(self._answers or RunAnswers()).to_keep(waiting.questions),
             "mark": waiting.state["mark"],
+            "digest": digest(waiting.state),
+            "on_tool_failure": self.run.on_tool_failure,
             "counts": self.run.counts.kept(open_),
             "steps": standing(saga),
         }
@@ -163,7 +192,7 @@ def planned(asked: Asked) -> Plan:
         ConfigurationError: the run cannot be a boundary as it was asked for.
         SagaClosed: the saga of the state has ended, or has gone further.
     """
-    check_policy(asked.kit, asked.on_tool_failure, "AutoGenApprovals()")
+    asked.policy()
     if current_scope.get() is not None:
         if (asked.key, asked.state, asked.resume) != (None, None, None):
             raise ConfigurationError(
@@ -173,7 +202,7 @@ def planned(asked: Asked) -> Plan:
         return Plan(asked, nested=True)
     asks = isinstance(runtime_of(asked.kit).gate.approval_provider, WaitingApprovals)
     if asked.state is not None:
-        return _gone_on_with(asked, asked.state, asks=asks)
+        return _gone_on_with(asked, read(asked.state), asks=asks)
     if asked.resume is not None:
         raise ConfigurationError(
             "The run was given an answer, and nothing says which run it is.",
@@ -183,11 +212,12 @@ def planned(asked: Asked) -> Plan:
         return Plan(asked, saga_id=asked.key)
     awaits = None if asked.key is None else Recorded(runtime_of(asked.kit)).awaits(asked.key)
     saga = asked.key or f"autogen:{new_saga_id()}"
-    return Plan(asked, saga_id=saga, answers=RunAnswers(awaits))
+    known = {k: v for k, v in awaits.items() if k in _KEPT} if isinstance(awaits, Mapping) else None
+    return Plan(asked, saga_id=saga, answers=RunAnswers(awaits), kept=known)
 
 
-def _gone_on_with(asked: Asked, state: Mapping[str, Any], *, asks: bool) -> Plan:
-    saga, log = str(state.get("saga") or ""), Recorded(runtime_of(asked.kit))
+def _gone_on_with(asked: Asked, state: State, *, asks: bool) -> Plan:
+    saga, log = state.saga, Recorded(runtime_of(asked.kit))
     if not asks:
         raise ConfigurationError(
             "The run waited for a human, and the gate asks in another way now.",
@@ -196,14 +226,15 @@ def _gone_on_with(asked: Asked, state: Mapping[str, Any], *, asks: bool) -> Plan
     if asked.key not in (None, saga):
         raise ConfigurationError(f"The state is of the saga {saga!r}, and not of {asked.key!r}.")
     kept, where = log.awaits(saga), log.state(saga)
-    if not isinstance(kept, Mapping) or kept.get("mark") != state.get("mark"):
+    if not isinstance(kept, Mapping) or kept.get("mark") != state.mark:
         raise _ended(saga, "does not wait for what the state waits for: it has gone further")
     if where not in _GOES_ON:
         raise _ended(saga, f"is {where.value if where else 'gone'}")
+    check_digest(state, kept)
     answers = RunAnswers(kept)
     if asked.resume is not None:
         answers.take(asked.resume)
-    return Plan(asked, saga_id=saga, answers=answers, kept=kept)
+    return Plan(asked, saga_id=saga, answers=answers, kept=kept, state=state)
 
 
 def _ended(saga: str, how: str) -> SagaClosed:

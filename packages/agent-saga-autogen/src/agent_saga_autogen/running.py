@@ -32,6 +32,7 @@ from agent_saga.engine.handle import SagaHandle
 from agent_saga.errors import ConfigurationError, SagaSuspended
 from agent_saga.kit.agent_kit import AgentKit
 from agent_saga.kit.frameworks.loops import blocking
+from agent_saga_autogen import states
 from agent_saga_autogen.agent import care_of, is_bounded, saga_agent, waiters_of
 from agent_saga_autogen.asking import Waiting
 from agent_saga_autogen.effects import CallCancelled, stop
@@ -63,8 +64,9 @@ async def saga_run(
         kit: whose boundary it is; the agent's when not given, else the process's defaults.
         key: an id of your own for the saga: running again under it repeats no effect.
         on_tool_failure: "continue" (a tool error is not a run failure), "rollback", or "ask" a
-            human through the gate; the agent's when not given.
-        state: the state of a `Waiting`, which is gone on with.
+            human through the gate. When not given, the agent's; of a run that is gone on with, what
+            it was.
+        state: the state of a `Waiting`, which is gone on with, as it was.
         resume: the answer to what it waits for: `approve(by="…")`, `deny(by="…")`, the text that
             `ask_human` asked for, or several of these by the questions' ids.
         cancellation_token: cancels the run.
@@ -79,6 +81,8 @@ async def saga_run(
         SagaClosed: the saga was undone, or has gone further than the state.
         ClaimRefused: another run goes on in the same saga.
         UndeclaredTool: nothing says what some of its tools do to the world.
+        ConfigurationError: it cannot begin as it was asked for. A state that is none, or is of
+            another agent or team, is refused so, and what it waits for can still be answered.
 
     A crash leaves a durable record of every effect; recovery undoes the saga, or the run is begun
     again under its key.
@@ -153,8 +157,8 @@ class Started:
             )
         self.agent = agent if is_bounded(agent) else _under_care(agent, kit)
         self._care = care_of(self.agent)
-        policy = policy or self._care.on_tool_failure
-        self._asked = Asked(kit or self._care.kit, key, policy, state, resume)
+        kit, default = kit or self._care.kit, self._care.on_tool_failure
+        self._asked = Asked(kit, key, policy, state, resume, default)
         self._plan: Plan | None = None
         self.token = CancellationToken()
         self.before_turn: Callable[[], Awaitable[None]] | None = None
@@ -206,8 +210,8 @@ class Started:
         plan = self._plan = await asyncio.to_thread(planned, self._asked)
         plan.run.waiters = waiters_of(self.agent) if plan.waits else ()
         plan.run.before_turn = self.before_turn
-        if self._asked.state is not None:
-            await self.agent.load_state(self._asked.state["agent"])
+        if plan.state is not None:
+            await states.load(self.agent, plan.run.waiters, plan.state)
         if token is not None:
             loop = asyncio.get_running_loop()
             token.add_callback(lambda: _soon(loop, self.cancel))

@@ -44,6 +44,11 @@ class Turn(NamedTuple):
         calls = [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in self.calls]
         return {"calls": calls, "results": [result.model_dump() for result in self.results]}
 
+    def left(self) -> list[FunctionCall]:
+        """Return the calls that have no result yet."""
+        known = {result.call_id for result in self.results}
+        return [call for call in self.calls if call.id not in known]
+
     def without(self, waiting: Container[str], results: Sequence[FunctionExecutionResult]) -> Turn:
         """Return it with the results of those calls that no longer wait."""
         return Turn(self.calls, [one for one in results if one.call_id not in waiting])
@@ -63,7 +68,7 @@ def turns_of(plain: object) -> dict[str, Turn]:
             )
             for name, turn in dict(plain).items()  # type: ignore[call-overload]
         }
-    except (KeyError, TypeError, ValidationError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValidationError, ValueError) as error:
         raise ConfigurationError(
             "The state is none that a waiting run has returned.",
             fix="Give saga_run the `state` of what it returned, as it was.",
@@ -107,17 +112,10 @@ async def answered(
         run: the run that goes on; what waits again is noted in it.
         token: cancels the calls.
 
-    Raises:
-        ConfigurationError: there is no such agent any more.
     """
     told: list[ToolCallExecutionEvent] = []
     known = {str(agent.name): agent for agent in agents}
     for name, turn in turns.items():
-        if name not in known:
-            raise ConfigurationError(
-                f"The state is one of an agent {name}, and there is none.",
-                fix="Go on with the agent or team that waited.",
-            )
         results = await _results(known[name], turn, token)
         if name in run.waiting:
             run.aside[name] = turn.without(run.waiting[name], results)
@@ -132,8 +130,7 @@ async def _results(
     agent: Any, turn: Turn, token: CancellationToken
 ) -> list[FunctionExecutionResult]:
     known = {result.call_id: result for result in turn.results}
-    left = {call.id: call for call in turn.calls if call.id not in known}
-    made = await asyncio.gather(*[_made(agent, call, token) for call in left.values()])
+    made = await asyncio.gather(*[_made(agent, call, token) for call in turn.left()])
     known.update({result.call_id: result for result in made})
     return [known[call.id] for call in turn.calls]
 
