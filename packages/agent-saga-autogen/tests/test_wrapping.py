@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 
 import pytest
+from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core import CancellationToken, FunctionCall
 from autogen_core.tools import BaseTool, FunctionTool, StaticWorkbench
 from pydantic import BaseModel
@@ -220,6 +222,17 @@ class TestATool:
         result = run(shop, shop.agent([call("order", item="lamp")], "done", tools=[tool]))
         assert told(result) == [("order 1", False)]
 
+    def test_of_one_name_must_be_one_tool(self, shop):
+        other = FunctionTool(shop.fail, description="Tell of a booking.", name="book")
+        again = FunctionTool(shop.do, description="Book an item.")
+        first, declared = shop.agent("done", tools=[shop.book]), {"book": shop.declared["book"]}
+        for tool, fits in ((shop.book, True), (again, True), (other, False)):
+            team = RoundRobinGroupChat([first, shop.agent("done", tools=[tool], name="B")])
+            with contextlib.ExitStack() as refused:
+                if not fits:
+                    refused.enter_context(pytest.raises(ConfigurationError, match="Two different"))
+                saga_agent(team, shop.kit, tools=declared)
+
     def test_must_be_declared(self, shop):
         with pytest.raises(UndeclaredTool, match="book, fails"):
             wrap_tools([shop.book, shop.fails], {})
@@ -273,6 +286,17 @@ class TestAWorkbench:
         with pytest.raises(SagaAborted):
             run(shop, saga_agent(agent, shop.kit, tools=shop.declared))
         shop.world.assert_restored()
+
+    def test_must_be_the_only_one_with_tools_of_its_names(self, shop):
+        one, other = self.told_in_json(shop), self.told_in_json(shop)
+        agents = [
+            shop.agent("done", workbench=one),
+            shop.agent("done", name="B", workbench=other),
+        ]
+        team = RoundRobinGroupChat(agents, max_turns=2)
+        with pytest.raises(ConfigurationError, match="Two different tools are named book") as no:
+            run(shop, saga_agent(team, shop.kit, tools=shop.declared))
+        assert "SagaWorkbench" in no.value.fix
 
     def test_must_have_its_tools_declared_before_anything_runs(self, shop):
         agent = shop.agent(SEAT, "done", workbench=self.told_in_json(shop))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from crewai import Crew, Task
+from crewai.flow.flow import Flow, listen, start
 from crewai.tools import BaseTool, tool
 from crewai.tools.tool_failure import ToolFailure, ToolFailureReason
 from pydantic import BaseModel, Field
@@ -63,6 +65,52 @@ class BothTool(BaseTool):
 
     async def _arun(self, item: str) -> dict:
         return self.world.do(f"{item} later")
+
+
+class TestToolsOfOneName:
+    """A declaration by name is for one tool."""
+
+    def crew(self, shop, *tools):
+        agents = [shop.agent(tools=[one], role=f"clerk {n}") for n, one in enumerate(tools)]
+        task = Task(agent=agents[0], description="go on", expected_output="a word")
+        return Crew(agents=agents, tasks=[task])
+
+    def test_are_refused_where_they_differ(self, shop):
+        one, other = OrderTool(world=shop.world), OrderTool(world=shop.world, secret="x")
+        with pytest.raises(ConfigurationError, match="Two different tools are named order"):
+            saga_agent(self.crew(shop, one, other), shop.kit, tools={"order": read_only()})
+        with pytest.raises(ConfigurationError, match="Two different tools are named order"):
+            wrap_tools([one, other], {"order": read_only()})
+
+    def test_are_one_where_they_are_equal(self, shop):
+        one, other = OrderTool(world=shop.world), OrderTool(world=shop.world)
+        assert saga_agent(self.crew(shop, one, other), shop.kit, tools={"order": read_only()})
+
+    def test_may_differ_where_one_is_wrapped_by_itself(self, shop):
+        one, other = OrderTool(world=shop.world), OrderTool(world=shop.world, secret="x")
+        crew = self.crew(shop, one, wrap_tool(other, semantics="REVERSIBLE", name="other"))
+        assert saga_agent(crew, shop.kit, tools={"order": compensable(shop.undo)})
+
+    def test_that_come_while_it_runs_are_refused_too(self, shop):
+        @tool("book")
+        def tell(item: str) -> str:
+            """Tell of a booking."""
+            raise AssertionError("it must not run")
+
+        class Trip(Flow):
+            @start()
+            def first(self):
+                shop.crew(SEAT, "done", tools=[shop.book]).kickoff()
+
+            @listen(first)
+            def second(self):
+                shop.crew(SEAT, "done", tools=[tell]).kickoff()
+
+        with pytest.raises(SagaAborted) as failed:
+            saga_agent(Trip(), shop.kit, tools={"book": compensable(shop.undo)}).kickoff()
+        assert isinstance(failed.value.cause, ConfigurationError)
+        assert failed.value.report.clean
+        shop.world.assert_restored()
 
 
 def described(one):

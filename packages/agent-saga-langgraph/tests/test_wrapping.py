@@ -11,12 +11,13 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, tool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, ToolNode, ToolRuntime
+from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 from scripted import call
 
 from agent_saga import ConfigurationError, NoBoundary, SagaAborted, UndeclaredSemantics
 from agent_saga.errors import UndeclaredTool
-from agent_saga_langgraph import compensable, safe_tool, wrap_tool, wrap_tools
+from agent_saga_langgraph import SagaMiddleware, compensable, safe_tool, wrap_tool, wrap_tools
 
 
 @tool(response_format="content_and_artifact")
@@ -187,6 +188,22 @@ def test_what_is_wrapped_is_not_wrapped_again(shop):
     with pytest.raises(ConfigurationError, match="already"):
         wrap_tool(wrapped, semantics="REVERSIBLE")
     assert wrap_tools([wrapped], {}) == [wrapped]
+
+
+def test_tools_of_one_name_must_be_one_tool(shop):
+    declared = {"book": compensable(shop.cancel.using(effect="$.id"))}
+    function = shop.book.func or shop.book.coroutine
+    again = StructuredTool.from_function(function, name="book", description="Book an item.")
+    other = StructuredTool.from_function(lambda item: item, name="book", description="Tell.")
+    assert len(wrap_tools([shop.book, shop.book, again], declared)) == 3
+    with pytest.raises(ConfigurationError, match="Two different tools are named book"):
+        wrap_tools([shop.book, other], declared)
+    middleware = SagaMiddleware(shop.kit, tools=declared)
+    calls = [ToolCallRequest(call("book", "c1", item="a"), t, {}, None) for t in (again, other)]
+    with shop.kit.transaction():
+        assert middleware.wrap_tool_call(calls[0], lambda request: request.tool) is not again
+        with pytest.raises(ConfigurationError, match="Two different tools are named book"):
+            middleware.wrap_tool_call(calls[1], lambda request: request.tool)
 
 
 def test_every_tool_must_be_declared(shop):

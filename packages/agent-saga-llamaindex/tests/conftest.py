@@ -59,6 +59,7 @@ class Shop:
         self.book = FunctionTool.from_defaults(book)
         self.fails = FunctionTool.from_defaults(fails)
         self.declared = {"book": compensable(self.undo), "fails": read_only()}
+        self.declared_book = {"book": self.declared["book"]}
 
     def agent(self, *script, tools=None, **options):
         """Return an agent whose model plays a script."""

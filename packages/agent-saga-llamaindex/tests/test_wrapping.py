@@ -7,7 +7,7 @@ import json
 from typing import ClassVar
 
 import pytest
-from llama_index.core.agent.workflow import CodeActAgent, FunctionAgent
+from llama_index.core.agent.workflow import AgentWorkflow, CodeActAgent, FunctionAgent
 from llama_index.core.tools import FunctionTool, ToolMetadata
 from llama_index.core.tools.tool_spec.base import BaseToolSpec
 from llama_index.core.tools.types import AsyncBaseTool, ToolOutput
@@ -40,6 +40,46 @@ def run(agent, **options):
 
 def outputs(result):
     return [one.tool_output for one in result.tool_calls]
+
+
+class TestToolsOfOneName:
+    """A declaration by name is for one tool."""
+
+    def team(self, shop, *tools):
+        agents = [
+            shop.agent(tools=[one], name=f"A{n}", description="a clerk")
+            for n, one in enumerate(tools)
+        ]
+        return AgentWorkflow(agents=agents, root_agent="A0")
+
+    def test_are_refused_where_they_differ(self, shop):
+        other = FunctionTool.from_defaults(shop.fail, name="book")
+        with pytest.raises(ConfigurationError, match="Two different tools are named book"):
+            saga_agent(self.team(shop, shop.book, other), shop.kit, tools={"book": read_only()})
+        with pytest.raises(ConfigurationError, match="Two different tools are named book"):
+            wrap_tools([shop.book, other], {"book": read_only()})
+
+    def test_are_one_where_they_call_one_function(self, shop):
+        again = FunctionTool.from_defaults(shop.do)
+        assert saga_agent(self.team(shop, shop.book, again), shop.kit, tools={"book": read_only()})
+
+    def test_may_differ_where_one_is_wrapped_by_itself(self, shop):
+        other = wrap_tool(
+            FunctionTool.from_defaults(shop.fail, name="book"), semantics="REVERSIBLE", name="other"
+        )
+        made = saga_agent(self.team(shop, shop.book, other), shop.kit, tools=shop.declared_book)
+        assert made.agents["A1"].tools == [other]
+
+    def test_that_a_retriever_finds_later_are_refused_too(self, shop):
+        class Finds:
+            async def aretrieve(self, _):
+                return [FunctionTool.from_defaults(shop.fail, name="book")]
+
+        agent = shop.agent("done", tools=[shop.book])
+        object.__setattr__(agent, "tool_retriever", Finds())
+        with pytest.raises(SagaAborted) as failed:
+            run(saga_agent(agent, shop.kit, tools=shop.declared_book))
+        assert isinstance(failed.value.cause, ConfigurationError)
 
 
 class TestWhatATool:

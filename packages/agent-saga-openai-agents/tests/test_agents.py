@@ -31,6 +31,7 @@ from agent_saga_openai_agents import (
     saga_stream,
     saga_stream_sync,
     seams,
+    wrap_tool,
 )
 from agent_saga_testing.waiting import until
 
@@ -58,6 +59,44 @@ def run(shop, agent, tools=None, **options):
         return result
 
     return asyncio.run(case())
+
+
+def other_book(item: str) -> dict:
+    """Tell of a booking."""
+    return {"id": item}
+
+
+class TestToolsOfOneName:
+    """A declaration by name is for one tool."""
+
+    def test_are_refused_where_they_differ(self, shop):
+        second = agent_of(shop, [], [function_tool(other_book, name_override="book")])
+        first = agent_of(shop, [], [shop.book], handoffs=[second])
+        with pytest.raises(ConfigurationError, match="Two different tools are named book"):
+            saga_agent(first, shop.kit, tools={"book": read_only()})
+
+    def test_are_one_where_they_call_one_function(self, shop):
+        again = function_tool(shop.do, name_override="book")
+        first = agent_of(shop, [], [shop.book], handoffs=[agent_of(shop, [], [shop.book, again])])
+        assert saga_agent(first, shop.kit, tools={"book": shop.declared["book"]})
+
+    def test_may_differ_where_each_is_wrapped_by_itself(self, shop):
+        other = wrap_tool(
+            function_tool(other_book, name_override="book"), semantics="REVERSIBLE", name="other"
+        )
+        second = agent_of(shop, [[call("book", item="seat")], "done"], [other])
+        first = agent_of(shop, [], [shop.book], handoffs=[second])
+        bounded = saga_agent(first, shop.kit, tools={"book": shop.declared["book"]})
+        assert bounded.handoffs[0].tools == [other]
+
+    def test_that_come_later_are_refused_too(self, shop):
+        agent = agent_of(shop, [book("seat"), "done"], [shop.book])
+        bounded = saga_agent(agent, shop.kit, tools={"book": shop.declared["book"]})
+        bounded.tools = [function_tool(other_book, name_override="book")]
+        with pytest.raises(SagaAborted) as failed:
+            asyncio.run(saga_run(bounded, "go on"))
+        assert isinstance(failed.value.cause, ConfigurationError)
+        assert shop.world.calls() == []
 
 
 class TestFailures:

@@ -122,9 +122,8 @@ class TestToolsThatComeLater:
         shop.world.assert_restored()
 
     def test_one_that_is_declared_is_a_step(self, shop, late):
-        shown = function_tool(lambda item: item, name_override="late")
         declared = {**shop.declared, "late": shop.declared["book"]}
-        agent = under_care(shop, self.script(), [shop.book, shop.fails, shown], declared)
+        agent = under_care(shop, self.script(), [shop.book, shop.fails, late], declared)
         agent.tools[-1] = late
         with pytest.raises(SagaAborted) as failed:
             saga_run_sync(agent, "go on")

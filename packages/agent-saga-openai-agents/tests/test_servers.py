@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from agents import Agent, Runner
 from agents.mcp import MCPServerStdio
 from scripted import Scripted, call
 
-from agent_saga import SagaAborted
+from agent_saga import ConfigurationError, SagaAborted
 from agent_saga.errors import UndeclaredTool
 from agent_saga_openai_agents import (
     ServerToolFailed,
@@ -126,6 +127,36 @@ def test_an_undeclared_tool_of_a_server_stops_the_run_before_its_model_is_asked(
     assert isinstance(failed.value.cause, UndeclaredTool)
     assert "book, refuse, vanish" in str(failed.value.cause)
     case.world.assert_untouched()
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_tools_of_one_name_of_two_different_servers_are_refused(shop, alike):
+    case = Case(shop)
+    paths = [case.world.path, case.world.path if alike else shop.folder / "other.sqlite"]
+
+    async def run():
+        async with contextlib.AsyncExitStack() as stack:
+            servers = []
+            for path in paths:
+                command = {"command": sys.executable, "args": [str(PROGRAM), str(path)]}
+                server = MCPServerStdio(params=command, client_session_timeout_seconds=60)
+                servers.append(await stack.enter_async_context(server))
+            second = Agent(name="B", model=Scripted(["done"]), mcp_servers=[servers[1]])
+            script = [[call("book", item="seat")], [call("transfer_to_b")]]
+            first = Agent(
+                name="A", model=Scripted(script), mcp_servers=[servers[0]], handoffs=[second]
+            )
+            return await saga_run(saga_agent(first, shop.kit, tools=case.tools()), "go on")
+
+    if alike:
+        assert asyncio.run(run()).final_output == "done"
+        case.world.assert_stands("seat")
+        return
+    with pytest.raises(SagaAborted) as failed:
+        asyncio.run(run())
+    assert isinstance(failed.value.cause, ConfigurationError)
+    assert "tool_filter" in failed.value.cause.fix
+    case.world.assert_restored()
 
 
 def test_a_run_that_is_run_again_under_its_key_is_given_the_answers_again(shop):

@@ -4,7 +4,8 @@ Rules of this part:
 
 - The agent that was given keeps its tools. Its clone, of a subclass of its class, shares what it
   remembers: its model, its model's context, its memory. A team is cloned before its first run.
-- Every tool must be declared; one error names all that are not, before anything runs. The tools of
+- Every tool must be declared; one error names all that are not, before anything runs. Different
+  tools of one name are refused. The tools of
   a workbench that keeps them to itself are known when a run begins.
 - An agent that runs code, or that is carried out by a service, is refused: nothing of agent-saga
   would be called. An agent of a class of one's own is seen by the tools of agent-saga it calls.
@@ -27,6 +28,7 @@ from agent_saga.kit.agent_kit import AgentKit
 from agent_saga.kit.frameworks.declarations import (
     Declaration,
     Declarations,
+    Declared,
     checked,
     from_policy,
 )
@@ -100,9 +102,7 @@ class Care:
         on_tool_failure: what a tool failure means to a run.
     """
 
-    def __init__(
-        self, kit: AgentKit | None, declared: dict[str, Declaration], on_tool_failure: str
-    ) -> None:
+    def __init__(self, kit: AgentKit | None, declared: Declared, on_tool_failure: str) -> None:
         self.kit = kit
         self.on_tool_failure = on_tool_failure
         self._declared = declared
@@ -151,7 +151,9 @@ class Care:
         tools = [tool for tool in tools if not isinstance(tool, RUNNERS)]
         if all(seams.static_tools(bench) is not None for bench in benches):
             check_named([tool.name for tool in tools], self._declared)
-        each_declared(tools, self._declared, self.kit, name=_name_of, wrapped=is_wrapped)
+        each_declared(
+            tools, self._declared, self.kit, name=_name_of, wrapped=is_wrapped, behind=seams.behind
+        )
 
     def _declaration(self, name: str) -> Declaration | None:
         return self._declared.get(name) or from_policy(self.kit, name)

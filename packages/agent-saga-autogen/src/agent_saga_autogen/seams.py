@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autogen_core import SingleThreadedAgentRuntime
-from autogen_core.tools import BaseTool, FunctionTool, StaticWorkbench
+from autogen_core.tools import BaseTool, FunctionTool, StaticWorkbench, Workbench
 
 from agent_saga.errors import ConfigurationError
 
@@ -51,6 +51,24 @@ def of(owner: Any, name: str) -> Any:
             fix="Use a version that agent-saga-autogen was tested with.",
         )
     return getattr(owner, name)
+
+
+def behind(tool: BaseTool[Any, Any]) -> object:
+    """Return what tells a tool from others of its name: what it calls."""
+    return getattr(tool, _FUNCTION, None) or tool
+
+
+def config_of(workbench: Workbench) -> object:
+    """Return what tells a workbench from others: what it is made from; else the workbench.
+
+    One that holds functions tells of their source, and not of what they hold themselves.
+    """
+    if isinstance(workbench, StaticWorkbench):
+        return workbench
+    try:
+        return type(workbench), workbench._to_config()  # noqa: SLF001 - see above
+    except Exception:
+        return workbench
 
 
 def changed(owner: Any, **values: Any) -> Any:

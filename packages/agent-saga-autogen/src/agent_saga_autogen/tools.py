@@ -151,11 +151,19 @@ def wrap_tools(
 
     Raises:
         UndeclaredTool: some have no declaration; the error names all of them.
-        ConfigurationError: a declaration names no tool, or a tool cannot be wrapped.
+        ConfigurationError: a declaration names no tool, different tools have one name, or a tool
+            cannot be wrapped.
     """
     given, declarations = list(tools), checked(declarations)
     check_named([tool.name for tool in given], declarations)
-    found = each_declared(given, declarations, kit, name=lambda t: t.name, wrapped=is_wrapped)
+    found = each_declared(
+        given,
+        declarations,
+        kit,
+        name=lambda t: t.name,
+        wrapped=is_wrapped,
+        behind=seams.behind,
+    )
     return [_as_declared(tool, declaration, kit) for tool, declaration in found]
 
 

@@ -19,7 +19,7 @@ import contextlib
 import functools
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from autogen_core import CancellationToken
 from autogen_core.tools import (
@@ -36,6 +36,7 @@ from agent_saga.errors import ConfigurationError, one_line
 from agent_saga.kit.frameworks.declarations import Declarations, checked, from_policy, undeclared
 from agent_saga.kit.frameworks.declared import check_named
 from agent_saga.kit.frameworks.failures import is_cancelled
+from agent_saga_autogen import seams
 from agent_saga_autogen.binding import Binding
 from agent_saga_autogen.calls import Call, Path, agents_here, called, inside, running
 from agent_saga_autogen.effects import CallCancelled, Effect, stop
@@ -281,6 +282,7 @@ class SagaWorkbench(Workbench):
             declaration = self._declared.get(name) or from_policy(self._kit, name)
             if declaration is None:
                 return None
+            self._declared.check_meant(name, self._inner, behind=seams.config_of, fix=_TWO)
             options = within_a_boundary(name, declaration)
             self._effects[name] = Effect(declared(_forward, self._kit, options))
         return self._effects[name]
@@ -307,6 +309,12 @@ class SagaWorkbench(Workbench):
 
     def _to_config(self) -> Any:
         raise _cannot_be_dumped(self)
+
+
+_TWO: Final = (
+    "Make each workbench a SagaWorkbench(workbench, tools={…}) of its own, and give those to the "
+    "agents."
+)
 
 
 def _cannot_be_dumped(workbench: Workbench) -> ConfigurationError:

@@ -4,7 +4,8 @@ Rules of this part:
 
 - The tools of a crew's agents and tasks are replaced by wrapped ones: the crew that was given has
   them too. A flow calls tools in its own code: make those with `saga_tool` or `wrap_tool`.
-- Every tool must be declared; one error names all that are not.
+- Every tool must be declared; one error names all that are not. Different tools of one name are
+  refused, also one that reaches an agent only while it runs.
 - What comes back is of a subclass of the given one's class, and shares its state: whatever else it
   can do it still does, and copies of a crew are boundaries, too. So each run of `kickoff_for_each`
   is a saga of its own.
@@ -21,7 +22,7 @@ from crewai.flow.flow import Flow
 from agent_saga.engine.boundary import loop_is_running
 from agent_saga.errors import ConfigurationError
 from agent_saga.kit.agent_kit import AgentKit
-from agent_saga.kit.frameworks.declarations import Declaration, Declarations, checked
+from agent_saga.kit.frameworks.declarations import Declaration, Declarations, Declared, checked
 from agent_saga_crewai.gate import agents_of
 from agent_saga_crewai.models import sharing
 from agent_saga_crewai.plans import Asked
@@ -52,7 +53,8 @@ def saga_agent(
 
     Raises:
         UndeclaredTool: some tools have no declaration; the error names all of them.
-        ConfigurationError: it is nothing that CrewAI runs, or there is nobody to ask.
+        ConfigurationError: it is nothing that CrewAI runs, different tools have one name, or there
+            is nobody to ask.
 
     The tools are replaced in the crew that is given: without a boundary it warns once for each of
     them, and refuses those that are IRREVERSIBLE.
@@ -72,7 +74,7 @@ def saga_agent(
     return _bounded(agent, {"kit": kit, "tools": declared, "on_tool_failure": on_tool_failure})
 
 
-def _wrap_all(owners: list[Any], declared: dict[str, Declaration], kit: AgentKit | None) -> None:
+def _wrap_all(owners: list[Any], declared: Declared, kit: AgentKit | None) -> None:
     given = [tool for owner in owners for tool in owner.tools or ()]
     wrapped = {
         id(tool): copy for tool, copy in zip(given, wrapped_all(given, declared, kit), strict=True)

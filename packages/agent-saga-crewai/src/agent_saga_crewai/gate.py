@@ -37,7 +37,7 @@ from agent_saga.kit.frameworks.declarations import from_policy, undeclared
 from agent_saga_crewai.effects import calling, effects_of, tool_of
 from agent_saga_crewai.models import watched
 from agent_saga_crewai.runs import Run, current_run, executing
-from agent_saga_crewai.tools import is_wrapped, wrap_in_place
+from agent_saga_crewai.tools import behind, is_wrapped, wrap_in_place
 
 _MARK: Final = "agent_saga_gate"
 _OWN: Final = (
@@ -140,6 +140,7 @@ class Gate:
         declaration = self._run.declared.get(name) or from_policy(self._run.kit, name)
         if declaration is None or not isinstance(tool, BaseTool):
             raise self._run.stop(undeclared([name]))
+        self._run.declared.check_meant(name, tool, behind=behind)
         wrap_in_place(tool, declaration, self._run.kit)
         if context.tool is not tool:
             context.tool.func = tool._run  # noqa: SLF001 - as CrewAI made it

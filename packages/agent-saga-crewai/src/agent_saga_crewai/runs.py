@@ -26,6 +26,7 @@ from crewai.tools.tool_failure import ToolExecutionFailedError, ToolFailure, Too
 
 from agent_saga.engine.boundary import current_scope
 from agent_saga.errors import NoBoundary, one_line
+from agent_saga.kit.frameworks.declarations import checked
 from agent_saga_crewai.attempts import attempts_of
 from agent_saga_crewai.place import Place, place_of
 
@@ -113,7 +114,7 @@ class Run:
         self.scope = scope
         self.kit = kit
         self.on_tool_failure = on_tool_failure
-        self.declared = declared
+        self.declared = checked(declared).for_a_run()
         self.records = records
         self.error: BaseException | None = None
         self.question: Mapping[str, Any] | None = None

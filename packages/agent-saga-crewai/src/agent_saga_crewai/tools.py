@@ -27,7 +27,12 @@ from crewai.tools.base_tool import Tool
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.engine.wrap import SagaTool
 from agent_saga.errors import ConfigurationError
-from agent_saga.kit.frameworks.declarations import Declaration, Declarations, checked
+from agent_saga.kit.frameworks.declarations import (
+    Declaration,
+    Declarations,
+    Declared,
+    checked,
+)
 from agent_saga.kit.frameworks.declared import (
     by_policy,
     check_named,
@@ -93,7 +98,7 @@ def wrap_tools(
 
     Raises:
         UndeclaredTool: some have no declaration; the error names all of them.
-        ConfigurationError: a declaration names no tool.
+        ConfigurationError: a declaration names no tool, or different tools have one name.
     """
     given, declarations = list(tools), checked(declarations)
     check_named([tool.name for tool in given], declarations)
@@ -101,21 +106,43 @@ def wrap_tools(
 
 
 def wrapped_all(
-    tools: Iterable[BaseTool], declared: Declarations, kit: AgentKit | None
+    tools: Iterable[BaseTool], declared: Declared, kit: AgentKit | None
 ) -> list[BaseTool]:
     """Return tools as steps, as they are declared by the code or the policy of the kit's gate.
 
     Raises:
         UndeclaredTool: some have no declaration; the error names all of them.
+        ConfigurationError: different tools have one name.
     """
     return [
         tool
         if declaration is None
         else _wrapped(tool, kit, {"name": tool.name, **declaration.options})
         for tool, declaration in each_declared(
-            tools, declared, kit, name=lambda tool: tool.name, wrapped=is_wrapped
+            tools,
+            declared,
+            kit,
+            name=lambda tool: tool.name,
+            wrapped=is_wrapped,
+            behind=behind,
         )
     ]
+
+
+def behind(tool: BaseTool) -> object:
+    """Return what tells a tool from others of its name: what it calls.
+
+    Tools of a class are one where all that the class added to CrewAI's own is equal. A tool of an
+    MCP server is made anew whenever an agent executes a task; CrewAI puts the server
+    into its name.
+    """
+    if type(tool).__module__.startswith("crewai.tools.mcp_"):
+        return type(tool)
+    if isinstance(tool, Tool):
+        return tool.func
+    private = set(type(tool).__private_attributes__) - set(BaseTool.__private_attributes__)
+    own = (set(type(tool).model_fields) - set(BaseTool.model_fields)) | private
+    return type(tool), {name: getattr(tool, name, None) for name in own}
 
 
 def wrap_in_place(tool: BaseTool, declaration: Declaration, kit: AgentKit | None) -> None:

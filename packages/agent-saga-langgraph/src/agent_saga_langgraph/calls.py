@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from agent_saga.engine.boundary import current_scope
 from agent_saga.errors import NoBoundary
 from agent_saga.kit.frameworks.declarations import Declarations, checked, from_policy, undeclared
-from agent_saga_langgraph.tools import is_read, is_wrapped, wrap_as
+from agent_saga_langgraph.tools import behind, is_read, is_wrapped, wrap_as
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
@@ -63,6 +63,7 @@ class Calls:
             declaration = self._declared.get(tool.name) or from_policy(self._kit, tool.name)
             if declaration is None:
                 raise undeclared([tool.name])
+            self._declared.check_meant(tool.name, tool, behind=behind)
             kept = self._copies[id(tool)] = (tool, wrap_as(tool, declaration, self._kit))
         return kept[1]
 

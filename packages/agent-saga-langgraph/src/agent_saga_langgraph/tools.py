@@ -100,16 +100,26 @@ def wrap_tools(
 
     Raises:
         UndeclaredTool: some have no declaration; the error names all of them.
-        ConfigurationError: a declaration names no tool.
+        ConfigurationError: a declaration names no tool, or different tools have one name.
     """
     given, declarations = list(tools), checked(declarations)
     check_named([tool.name for tool in given], declarations, _NO_SUCH_TOOL)
     return [
         tool if declaration is None else wrap_as(tool, declaration, kit)
         for tool, declaration in each_declared(
-            given, declarations, kit, name=lambda tool: tool.name, wrapped=is_wrapped
+            given,
+            declarations,
+            kit,
+            name=lambda tool: tool.name,
+            wrapped=is_wrapped,
+            behind=behind,
         )
     ]
+
+
+def behind(tool: BaseTool) -> object:
+    """Return what tells a tool from others of its name: what it calls."""
+    return getattr(tool, "func", None) or getattr(tool, "coroutine", None) or tool
 
 
 def wrap_as(tool: T, declaration: Declaration, kit: AgentKit | None) -> T:

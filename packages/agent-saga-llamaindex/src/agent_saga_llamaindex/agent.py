@@ -3,7 +3,8 @@
 Rules of this part:
 
 - The agent that was given stays as it is. The clone is of a subclass of its class.
-- Every tool must be declared; one error names all that are not. Tools that a retriever finds while
+- Every tool must be declared; one error names all that are not. Different tools of one name are
+  refused. Tools that a retriever finds while
   the agent runs are wrapped when they are found, and refused if nobody declared them.
 - A tool that is no `FunctionTool` cannot be wrapped: it is refused, unless it is declared to be a
   read. So is an agent that runs code of its model.
@@ -23,6 +24,7 @@ from agent_saga.kit.agent_kit import AgentKit
 from agent_saga.kit.frameworks.declarations import (
     Declaration,
     Declarations,
+    Declared,
     checked,
     from_policy,
     undeclared,
@@ -31,7 +33,7 @@ from agent_saga.kit.frameworks.declared import check_named
 from agent_saga_llamaindex import seams
 from agent_saga_llamaindex.plans import check_policy
 from agent_saga_llamaindex.steps import SagaWorkflow, seen_class
-from agent_saga_llamaindex.tools import is_wrapped, name_of, wrap_as
+from agent_saga_llamaindex.tools import behind, is_wrapped, name_of, wrap_as
 
 _CARE = "_saga_care"
 
@@ -107,9 +109,7 @@ class Care:
         on_tool_failure: what a tool failure means to a run.
     """
 
-    def __init__(
-        self, kit: AgentKit | None, declared: dict[str, Declaration], on_tool_failure: str
-    ) -> None:
+    def __init__(self, kit: AgentKit | None, declared: Declared, on_tool_failure: str) -> None:
         self.kit = kit
         self.on_tool_failure = on_tool_failure
         self._declared = declared
@@ -139,6 +139,9 @@ class Care:
         missing = [name_of(tool) for tool in unknown if name_of(tool) != seams.HANDOFF]
         if missing:
             raise undeclared(list(dict.fromkeys(missing)))
+        for tool in tools:
+            if not is_wrapped(tool) and name_of(tool) != seams.HANDOFF:
+                self._declared.check_meant(name_of(tool), tool, behind=behind)
 
     def _declaration(self, name: str) -> Declaration | None:
         return self._declared.get(name) or from_policy(self.kit, name)

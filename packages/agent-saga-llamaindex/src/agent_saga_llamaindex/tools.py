@@ -151,7 +151,8 @@ def wrap_tools(
 
     Raises:
         UndeclaredTool: some have no declaration; the error names all of them.
-        ConfigurationError: a declaration names no tool, or a tool cannot be wrapped.
+        ConfigurationError: a declaration names no tool, different tools have one name, or a tool
+            cannot be wrapped.
     """
     listed = getattr(tools, "to_tool_list", None)
     given, declarations = list(listed() if callable(listed) else tools), checked(declarations)
@@ -159,7 +160,7 @@ def wrap_tools(
     return [
         tool if declaration is None else _as_declared(tool, declaration, kit)
         for tool, declaration in each_declared(
-            given, declarations, kit, name=name_of, wrapped=is_wrapped
+            given, declarations, kit, name=name_of, wrapped=is_wrapped, behind=behind
         )
     ]
 
@@ -179,6 +180,11 @@ def wrap_as(tool: BaseTool, declaration: Declaration, kit: AgentKit | None) -> B
 def name_of(tool: BaseTool) -> str:
     """Return a tool's name."""
     return str(tool.metadata.get_name())
+
+
+def behind(tool: BaseTool) -> object:
+    """Return what tells a tool from others of its name: what it calls."""
+    return tool.real_fn if isinstance(tool, FunctionTool) else tool
 
 
 def is_wrapped(tool: object) -> bool:

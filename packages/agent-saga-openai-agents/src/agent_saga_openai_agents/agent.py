@@ -4,7 +4,8 @@ Rules of this part:
 
 - Tools, agents that are tools, handoffs, and the tools of MCP servers are replaced in the clone;
   the agents that were given stay as they are.
-- Every tool must be declared; one error names all that are not. What the provider or the framework
+- Every tool must be declared; one error names all that are not. Different tools of one name are
+  refused, also those of two MCP servers. What the provider or the framework
   carries out itself cannot be wrapped: it is refused, unless it is declared to be a read.
 - An agent that is a tool is a savepoint: when its run fails, what it did is undone before the outer
   model reads of the failure.
@@ -17,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import weakref
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from agents import Agent, FunctionTool, Handoff
 
@@ -26,6 +27,7 @@ from agent_saga.kit.agent_kit import AgentKit
 from agent_saga.kit.frameworks.declarations import (
     Declaration,
     Declarations,
+    Declared,
     checked,
     from_policy,
     undeclared,
@@ -58,8 +60,8 @@ def saga_agent(
 
     Raises:
         UndeclaredTool: some tools have no declaration; the error names all of them.
-        ConfigurationError: it is no agent, a declaration names no tool of it, a tool cannot be
-            wrapped, or there is nobody to ask.
+        ConfigurationError: it is no agent, a declaration names no tool of it, different tools have
+            one name, a tool cannot be wrapped, or there is nobody to ask.
 
     Without a boundary its tools are refused, unless they are reads: run it with `saga_run`.
     """
@@ -117,9 +119,7 @@ class Care:
         may_wait: tools may ask for an approval, so that a run stops for it.
     """
 
-    def __init__(
-        self, kit: AgentKit | None, declared: dict[str, Declaration], on_tool_failure: str
-    ) -> None:
+    def __init__(self, kit: AgentKit | None, declared: Declared, on_tool_failure: str) -> None:
         self.kit = kit
         self.on_tool_failure = on_tool_failure
         self.may_wait = False
@@ -155,6 +155,8 @@ class Care:
             check_named(names, self._declared)
 
     def _check_fit(self, tool: Any) -> None:
+        if not is_wrapped(tool):
+            self._declared.check_meant(tool.name, tool, behind=seams.behind)
         declaration = self._declaration(tool.name)
         fits = isinstance(tool, FunctionTool) or is_a_read(declaration.options)  # type: ignore[union-attr]
         if not fits:
@@ -246,10 +248,15 @@ class Care:
 
         Raises:
             UndeclaredTool: some have no declaration.
+            ConfigurationError: another server offers one of the same name.
         """
         missing = [tool.name for tool in tools if self._declaration(tool.name) is None]
         if missing:
             raise undeclared(missing)
+        for tool in tools:
+            self._declared.check_meant(
+                tool.name, tool, behind=seams.server_behind, fix=_TWO_SERVERS
+            )
         return [with_effect(tool, self._effect(tool.name), remote=True) for tool in tools]
 
     def _effect(self, name: str) -> Effect:
@@ -258,6 +265,12 @@ class Care:
             options = {} if declaration is None else declaration.options
             self._remote[name] = effect_of(self.kit, {"name": name, "outside": "refuse", **options})
         return self._remote[name]
+
+
+_TWO_SERVERS: Final = (
+    "Hide one of them with the server's tool_filter, or give each agent "
+    "mcp_config={'include_server_in_tool_names': True} and declare the longer names."
+)
 
 
 def _is_agent(tool: Any) -> bool:

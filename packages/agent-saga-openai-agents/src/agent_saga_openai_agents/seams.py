@@ -9,11 +9,19 @@ Rules of this part:
 from __future__ import annotations
 
 import copy
+import functools
 import types
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from agents import FunctionTool, Handoff
+from agents import (
+    CodeInterpreterTool,
+    FileSearchTool,
+    FunctionTool,
+    Handoff,
+    ImageGenerationTool,
+    WebSearchTool,
+)
 
 Implementation = Callable[[Any, str], Awaitable[Any]]
 
@@ -22,6 +30,8 @@ _SYNCHRONOUS = "__agents_sync_function_tool__"
 _AGENT = "_agent_instance"
 _CANCELLED = "_cancel_mode"
 _HANDED_TO = "_agent_ref"
+_THEIR_FUNCTION = "the_func"
+_PROVIDED = (CodeInterpreterTool, FileSearchTool, ImageGenerationTool, WebSearchTool)
 
 
 def swallows(invoker: object) -> bool:
@@ -41,6 +51,37 @@ def with_implementation(invoker: Any, replaced: Implementation) -> Any:
     replaced.__dict__.update(vars(getattr(invoker, _IMPLEMENTATION)))
     setattr(copied, _IMPLEMENTATION, replaced)
     return copied
+
+
+def behind(tool: object) -> object:
+    """Return what tells a tool from others of its name: copies of a tool call the same function.
+
+    Tools that the provider carries out, and that have no settings of an effect, are one by class.
+    """
+    if isinstance(tool, _PROVIDED):
+        return type(tool)
+    found = implementation(getattr(tool, "on_invoke_tool", None))
+    if found is None:
+        return tool
+    if not isinstance(found, types.FunctionType):
+        return found
+    held = dict(zip(found.__code__.co_freevars, found.__closure__ or (), strict=True))
+    return held[_THEIR_FUNCTION].cell_contents if _THEIR_FUNCTION in held else found
+
+
+def server_behind(tool: FunctionTool) -> object:
+    """Return what tells an MCP server from others: what it is reached by; else the server."""
+    found = implementation(tool.on_invoke_tool)
+    server = found.args[0] if isinstance(found, functools.partial) and found.args else None
+    reached = getattr(server, "params", None)
+    if server is None:
+        return tool
+    return server if reached is None else (_plain_class(type(server)), reached)
+
+
+def _plain_class(cls: type[Any]) -> type[Any]:
+    """Return a server's class as its author wrote it; see `servers`."""
+    return next(base for base in cls.__mro__ if base.__module__ != __package__ + ".servers")
 
 
 def in_a_thread(invoker: object) -> bool:

@@ -156,7 +156,7 @@ def wrap_tools(
 
     Raises:
         UndeclaredTool: some have no declaration; the error names all of them.
-        ConfigurationError: a declaration names no tool.
+        ConfigurationError: a declaration names no tool, or different tools have one name.
     """
     given, declarations = list(tools), checked(declarations)
     check_named([tool.name for tool in given], declarations)
@@ -165,7 +165,12 @@ def wrap_tools(
         if declaration is None
         else _wrapped(tool, kit, {"name": tool.name, **declaration.options})
         for tool, declaration in each_declared(
-            given, declarations, kit, name=lambda tool: tool.name, wrapped=is_wrapped
+            given,
+            declarations,
+            kit,
+            name=lambda tool: tool.name,
+            wrapped=is_wrapped,
+            behind=seams.behind,
         )
     ]
 

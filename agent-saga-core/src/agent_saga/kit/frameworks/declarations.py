@@ -6,6 +6,8 @@ Rules of this part:
 
 - A read may run again: one that failed or was interrupted changed nothing.
 - A tool that the code leaves out is what the policy of the kit's gate declares it to be.
+- A declaration by name is for one tool: two different tools of one name are refused, also when the
+  second one shows only while a run goes on. What one of them is would be said of the other.
 - Some frameworks run a tool that interrupts them again from its first line when they are resumed.
   If all its interrupts come before its effect, `asks_first=True` says so; otherwise an interrupted
   call has an unknown outcome, and is not repeated.
@@ -13,16 +15,18 @@ Rules of this part:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.errors import ConfigurationError, UndeclaredTool
+from agent_saga.kit.frameworks.namesakes import itself, same
 from agent_saga.runtime.composition import process_runtime
 
 if TYPE_CHECKING:
     from agent_saga.kit.agent_kit import AgentKit
 
+T = TypeVar("T")
 Declarations = Mapping[str, "Declaration"]
 
 
@@ -65,19 +69,58 @@ def irreversible(**options: Any) -> Declaration:
     return Declaration(ActionSemantics.IRREVERSIBLE, **options)
 
 
-def checked(declared: Mapping[str, object]) -> dict[str, Declaration]:
-    """Return declarations by tool name.
+class Declared(dict[str, Declaration]):
+    """Declarations by tool name, each for the first tool of its name that is met."""
+
+    def __init__(self, declared: Declarations) -> None:
+        super().__init__(declared)
+        self._meant: dict[str, object] = {}
+
+    def for_a_run(self) -> Declared:
+        """Return them for one run: what tools the run itself brings it forgets with the run."""
+        made = Declared(self)
+        made._meant.update(self._meant)
+        return made
+
+    def check_meant(
+        self, name: str, tool: T, *, behind: Callable[[T], object] = itself, fix: str = ""
+    ) -> None:
+        """Refuse a tool whose name is declared for another one, by the code or by a policy.
+
+        Args:
+            name: the tool's name.
+            tool: a tool of a framework, as it was given.
+            behind: returns what tells it from other tools of its name: what it calls.
+            fix: what to do where the tool cannot be wrapped by itself.
+
+        Raises:
+            ConfigurationError: so it is.
+        """
+        found = behind(tool)
+        if not same(found, self._meant.setdefault(name, found)):
+            raise ConfigurationError(
+                f"Two different tools are named {name}, and a declaration by name is for one.",
+                fix=fix
+                or f"Wrap each of them, under a name of its own: wrap_tool(tool, name='my {name}', "
+                "semantics=…, compensate=…). Then tools= needs no entry for them.",
+            )
+
+
+def checked(declared: Mapping[str, object]) -> Declared:
+    """Return declarations by tool name; those that were checked before as they are.
 
     Raises:
         ConfigurationError: a value is none.
     """
+    if isinstance(declared, Declared):
+        return declared
     for name, value in declared.items():
         if not isinstance(value, Declaration):
             raise ConfigurationError(
                 f"The tool {name!r} is declared by {value!r}, which says nothing.",
                 fix="Use compensable(…), read_only() or irreversible().",
             )
-    return dict(declared)  # type: ignore[arg-type]
+    return Declared(declared)  # type: ignore[arg-type]
 
 
 def from_policy(kit: AgentKit | None, name: str) -> Declaration | None:

@@ -5,6 +5,7 @@ Rules of this part:
 - A tool that the code does not declare is what the policy of the kit's gate declares it to be; one
   that nobody declares is refused, and one error names all of them.
 - A declaration that names no tool is refused: it is a mistake in writing.
+- A declaration that would be for two different tools of one name is refused.
 - A read that failed changed nothing and may run again.
 - What is declared already takes no more options.
 """
@@ -20,9 +21,11 @@ from agent_saga.errors import ConfigurationError
 from agent_saga.kit.frameworks.declarations import (
     Declaration,
     Declarations,
+    checked,
     from_policy,
     undeclared,
 )
+from agent_saga.kit.frameworks.namesakes import itself
 from agent_saga.kit.tools import tool as bare_tool
 
 if TYPE_CHECKING:
@@ -134,6 +137,7 @@ def each_declared(
     *,
     name: Callable[[T], str],
     wrapped: Callable[[T], bool],
+    behind: Callable[[T], object] = itself,
 ) -> list[tuple[T, Declaration | None]]:
     """Return each tool with its declaration; with None if it is wrapped already.
 
@@ -143,11 +147,13 @@ def each_declared(
         kit: whose policy declares the others.
         name: tells a tool's name.
         wrapped: says whether a tool is wrapped already.
+        behind: returns what tells a tool from other ones of its name.
 
     Raises:
         UndeclaredTool: some have no declaration; the error names all of them.
+        ConfigurationError: different ones have the same name.
     """
-    given = list(tools)
+    given, declarations = list(tools), checked(declarations)
     found: list[tuple[T, Declaration | None]] = []
     for tool in given:
         declaration = None
@@ -157,4 +163,7 @@ def each_declared(
     missing = [name(tool) for tool, one in found if one is None and not wrapped(tool)]
     if missing:
         raise undeclared(list(dict.fromkeys(missing)))
+    for tool, one in found:
+        if one is not None:
+            declarations.check_meant(name(tool), tool, behind=behind)
     return found
