@@ -2,7 +2,8 @@
 
 Rules of this part:
 
-- This file is the one truth; `run.py`, `tox.ini` and continuous integration only call it.
+- This file is the one truth; `run.py`, `tox.ini` and continuous integration only call it. How a
+  session installs and runs pytest is in `tools/sessions.py`, the wheels are in `tools/wheels.py`.
 - The tag `ci` marks what every change must pass, the tag `full` the whole matrix; the tag `alone`
   what must not share the machine with another session.
 - Every environment is installed under `constraints/`, and holds one agent framework at most: what
@@ -16,22 +17,34 @@ Rules of this part:
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 import nox
 from nox.command import CommandFailed
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from tools import interpreters, pages, places
+from tools import interpreters, places
+from tools.sessions import (
+    CORE,
+    FRAMEWORKS,
+    FREE,
+    SHARED,
+    beside,
+    caches,
+    chosen,
+    group,
+    inside,
+    install,
+    install_worlds,
+    names,
+    pytest,
+    tested,
+    tests_of,
+)
+from tools.wheels import tested_alone
 
-ROOT = Path(__file__).resolve().parent
-CORE, TESTING = places.CORE, places.TESTING
 PACKAGES = list(places.packages())
-FRAMEWORKS = list(places.frameworks())
-SHARED = list(places.shared())
 PLACES = [places.SHARED, *FRAMEWORKS]
 PYTHONS = list(interpreters.SUPPORTED)
 PEERS = {
@@ -40,7 +53,6 @@ PEERS = {
     "safeact": "safeact==0.0.2",
     "sagaz": "sagaz==1.5.0",
 }
-GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")
 
 nox.needs_version = ">=2026.4"
 nox.options.default_venv_backend = "uv|venv"
@@ -53,92 +65,6 @@ for _setting in ("UV_CONSTRAINT", "UV_BUILD_CONSTRAINT", "PIP_CONSTRAINT"):
     os.environ.setdefault(_setting, str(places.constraints(places.SHARED)))
 
 
-def names(folders: list[str]) -> list[str]:
-    """Return how the sessions of these packages or places are called."""
-    return [Path(folder).name for folder in folders]
-
-
-def pinned(place: str, *, lowest: bool = False) -> dict[str, str]:
-    """Return the environment of an installer in a place."""
-    pins = str(places.constraints(place, lowest=lowest))
-    return {"UV_CONSTRAINT": pins, "PIP_CONSTRAINT": pins}
-
-
-def group(name: str) -> list[str]:
-    """Return the requirements of a dependency group."""
-    return list(nox.project.dependency_groups(GROUPS, name))
-
-
-def install(
-    session: nox.Session, *groups: str, packages: list[str] = SHARED, lowest: bool = False
-) -> None:
-    """Install packages of this workspace to be edited in place, and dependency groups.
-
-    A group that is named after a package is what its tests need beside it.
-    """
-    place = places.place_of(packages)
-    lines = [line for name in groups for line in group(name)]
-    env = pinned(place, lowest=lowest)
-    session.install(*edited(packages), *lines, *needed(packages), env=env)
-
-
-def needed(packages: list[str]) -> list[str]:
-    """Return what the tests of these packages need beside them: of a framework's, or of all."""
-    place = places.place_of(packages)
-    chosen = packages if place == places.SHARED else [place]
-    known = [name for name in names(chosen) if name in GROUPS["dependency-groups"]]
-    return [line for name in known for line in group(name)]
-
-
-def edited(packages: list[str]) -> list[str]:
-    """Return what an installer is told so that packages are used where they lie."""
-    return [part for package in packages for part in ("--editable", package)]
-
-
-def beside(package: str) -> list[str]:
-    """Return what a package's tests need of this workspace."""
-    return list(dict.fromkeys([CORE, TESTING, package]))
-
-
-def inside(place: str) -> list[str]:
-    """Return the packages that are installed in a place."""
-    return SHARED if place == places.SHARED else beside(place)
-
-
-def tested(place: str) -> list[str]:
-    """Return the packages whose tests run in a place."""
-    return SHARED if place == places.SHARED else [place]
-
-
-def caches(session: nox.Session) -> Path:
-    """Return the folder for the caches of this session's tools."""
-    folder = Path(session.cache_dir) / session.name
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def pytest(
-    session: nox.Session,
-    *arguments: str,
-    results: str = "tests",
-    python: str = "python",
-    **env: str,
-) -> None:
-    """Run pytest with all caches outside the repository."""
-    folder = caches(session)
-    command = [python, "-m", "pytest", "-q", "-o", f"cache_dir={folder / 'pytest'}"]
-    if "AGENT_SAGA_RESULTS" in os.environ:
-        command.append(f"--junitxml={os.environ['AGENT_SAGA_RESULTS']}/{results}.xml")
-    own = {"HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis"), **env}
-    external = python != "python"
-    session.run(*command, *arguments, *session.posargs, env=own, external=external)
-
-
-def tests_of(package: str) -> str:
-    """Return the test folder of a package."""
-    return f"{package}/tests"
-
-
 @nox.session(python=PYTHONS, tags=["ci", "full"])
 def tests(session: nox.Session) -> None:
     """The core's tests, on every supported Python; the random and killing ones on the oldest.
@@ -146,7 +72,7 @@ def tests(session: nox.Session) -> None:
     What they look for does not depend on the version; the full matrix runs them on all.
     """
     install(session, "test", packages=beside(CORE))
-    pytest(session, *([tests_of(CORE)] if session.python == PYTHONS[0] else _chosen(CORE)))
+    pytest(session, *([tests_of(CORE)] if session.python == PYTHONS[0] else chosen(CORE)))
 
 
 @nox.session(tags=["ci"])
@@ -282,92 +208,7 @@ def wheels(session: nox.Session) -> None:
 
     A change is tested so with the newest Python, a release with all.
     """
-    with tempfile.TemporaryDirectory(prefix="agent-saga-wheels-") as folder:
-        built = _build(session, Path(folder, "dist"))
-        copy = _copy_tests(Path(folder, "copy"))
-        session.install(str(built[CORE]))
-        session.run("python", str(ROOT / "tools" / "installed.py"), CORE)
-        for place in PLACES:
-            _test_wheels(session, place, built, copy)
-
-
-def _test_wheels(session: nox.Session, place: str, built: dict[str, Path], copy: Path) -> None:
-    """Install the wheels of a place as the pages say, and test them there."""
-    python = "python"
-    if place != places.SHARED:
-        python = _environment(session, copy.parent / Path(place).name)
-    _install_apart(session, python, place, [str(built[CORE])])
-    for told in pages.installs():
-        chosen = [package for package in inside(place) if Path(package).name in told]
-        if len(chosen) == len(told):
-            _install_apart(session, python, place, [str(built[one]) for one in chosen])
-    wheels = [str(built[package]) for package in inside(place)]
-    _install_apart(session, python, place, [*wheels, *group("test"), *needed(inside(place))])
-    with session.chdir(copy):
-        checks = str(ROOT / "tools" / "installed.py")
-        session.run(python, checks, external=python != "python")
-        for package in tested(place):
-            results, env = Path(package).name, {"PYTHONSAFEPATH": "1"}
-            pytest(session, *_chosen(package), results=results, python=python, **env)
-
-
-def _environment(session: nox.Session, folder: Path) -> str:
-    """Make an environment beside the session's own, and return its Python."""
-    uv = shutil.which("uv")
-    made = [uv, "venv", "--quiet", "--python", session.python] if uv else ["python", "-m", "venv"]
-    session.run(*map(str, made), str(folder), external=True)
-    return str(folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
-
-
-def _install_apart(session: nox.Session, python: str, place: str, lines: list[str]) -> None:
-    env = pinned(place)
-    if python == "python":
-        session.install(*lines, env=env)
-    elif uv := shutil.which("uv"):
-        command = [uv, "pip", "install", "--quiet", "--python", python]
-        session.run(*command, *lines, env=env, external=True)
-    else:
-        command = [python, "-m", "pip", "install", "--quiet"]
-        session.run(*command, *lines, env=env, external=True)
-
-
-def _chosen(package: str) -> list[str]:
-    """What is run of a package's tests where they have run once already.
-
-    The random and the killing ones run again only in the full matrix; of a framework's package only
-    what tells whether the wheel is whole.
-    """
-    tests = tests_of(package)
-    if "AGENT_SAGA_FULL" in os.environ:
-        return [tests]
-    if package in FRAMEWORKS:
-        return [f"{tests}/test_package.py"]
-    return [tests, "-m", "not property and not crash", f"--ignore={tests}/faults"]
-
-
-def _build(session: nox.Session, output: Path) -> dict[str, Path]:
-    """Build source archives and, from them, wheels; return the wheel of each package."""
-    uv = shutil.which("uv")
-    for package in PACKAGES:
-        if uv:
-            source = [uv, "build", "--quiet", str(ROOT / package), "--out-dir", str(output)]
-            session.run(*source, external=True)
-        else:
-            command = ["python", "-m", "pip", "wheel", "--quiet", "--no-deps", str(ROOT / package)]
-            session.run(*command, "--wheel-dir", str(output))
-    stems = {package: Path(package).name.replace("-", "_") for package in PACKAGES}
-    return {package: next(output.glob(f"{stem}-*.whl")) for package, stem in stems.items()}
-
-
-def _copy_tests(tree: Path) -> Path:
-    """Copy the tests and their settings, nothing else, and return the folder."""
-    tree.mkdir()
-    for name in ("pyproject.toml", "conftest.py"):
-        shutil.copy(ROOT / name, tree / name)
-    skipped = shutil.ignore_patterns("__pycache__")
-    for package in PACKAGES:
-        shutil.copytree(ROOT / package / "tests", tree / package / "tests", ignore=skipped)
-    return tree
+    tested_alone(session)
 
 
 @nox.session(tags=["ci", "full", "alone"])
@@ -388,7 +229,7 @@ def ratios(session: nox.Session) -> None:
 @nox.session(tags=["ci"])
 def worlds(session: nox.Session) -> None:
     """A small share of the runs in worlds that other people wrote."""
-    _install_worlds(session)
+    install_worlds(session)
     few = ("bfcl", "tau2-telecom", "mcp-mock", "--runs", "8", "--seed", "1")
     session.run("python", "-m", "bench.worlds", *(session.posargs or few))
 
@@ -397,7 +238,7 @@ def worlds(session: nox.Session) -> None:
 def all_worlds(session: nox.Session) -> None:
     """Many runs in all of them, through a framework, too; and rogue agents."""
     more = ("requirements-dojo.txt", "requirements-graph.txt")
-    _install_worlds(session, *more, packages=[CORE, "packages/agent-saga-langgraph"])
+    install_worlds(session, *more, packages=[CORE, "packages/agent-saga-langgraph"])
     session.run("python", "-m", "bench.worlds", "--runs", "40", *session.posargs)
     session.run("python", "-m", "bench.worlds", "--runs", "10", "--present", *session.posargs)
     session.run("python", "-m", "bench.worlds.graph", "bfcl", "tau2-telecom", "dojo-slack")
@@ -409,26 +250,13 @@ def all_worlds(session: nox.Session) -> None:
 @nox.parametrize("who", list(PEERS), ids=list(PEERS))
 def peers(session: nox.Session, who: str) -> None:
     """The same runs through each published alternative, in an environment of its own."""
-    _install_worlds(session, "requirements-dojo.txt")
+    install_worlds(session, "requirements-dojo.txt")
     try:
-        session.install(PEERS[who], env=_FREE)
+        session.install(PEERS[who], env=FREE)
     except CommandFailed:
         session.skip(f"{PEERS[who]} cannot be installed any more")
     few = ("--who", who, "--seed", "1")
     session.run("python", "-m", "bench.worlds.peers", *few, *session.posargs)
-
-
-_FREE = {"UV_CONSTRAINT": "", "PIP_CONSTRAINT": ""}
-
-
-def _install_worlds(session: nox.Session, *more: str, packages: list[str] | None = None) -> None:
-    """Install the worlds in an environment of their own: their pins are not ours."""
-    for name in ("requirements.txt", *more):
-        pins = str(ROOT / "bench" / "worlds" / name)
-        session.install(*edited(packages or [CORE]), "-r", pins, env=_FREE)
-    # These ask for much that their worlds never use.
-    bare = str(ROOT / "bench" / "worlds" / "requirements-bare.txt")
-    session.install("--no-deps", "-r", bare, env=_FREE)
 
 
 @nox.session(tags=["ci", "full"])
