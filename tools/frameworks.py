@@ -29,6 +29,26 @@ PARTS: dict[str, type] = {
     "A run that waits or dies, and is gone on with": ResumeCases,
     "A run that asks a human": QuestionCases,
 }
+WAYS = {
+    "AgentWorkflow": "an `AgentWorkflow` whose tools are wrapped",
+    "Assistant": "`saga_agent` with an `AssistantAgent`",
+    "Crew": "`saga_agent` with a crew",
+    "CrewByText": "a crew whose model calls tools by text",
+    "CrewInAThread": "a crew that is started without an event loop",
+    "Flow": "a flow",
+    "FunctionAgent": "`saga_agent` with a `FunctionAgent`",
+    "HandMade": "a graph of one's own, with `SagaToolNode`",
+    "Middleware": "`create_agent` with `SagaMiddleware`",
+    "OneLine": "`saga_agent`",
+    "OwnTools": "wrapped tools in an agent of one's own, run by `saga_run`",
+    "ReActAgent": "`saga_agent` with a `ReActAgent`, which calls tools by text",
+    "Team": "`saga_agent` with a team",
+    "TeamInARuntimeOfOthers": "a team in a runtime that somebody else has started",
+    "Workbench": "`SagaWorkbench`, for example round an MCP server",
+    "Workflow": "a workflow of one's own, whose steps call wrapped tools",
+}
+"""What each way is, for readers: it is named after its test class."""
+
 _KITS = {kit.__name__: kit for kit in (IntegrationConformance, *PARTS.values())}
 
 
@@ -57,7 +77,17 @@ def page() -> Iterator[str]:
         "Where the framework makes a case impossible, or its package has no such runs, a note says "
         "what holds instead."
     )
+    yield (
+        "How to read it: a **row** is a case of the kit in `agent_saga_testing.integration`, its "
+        "name without underscores; `test_a_run_can_wait_twice` is one. A **way to use it** is a "
+        "test class in the package's `tests/test_conformance.py`; `OneLine` is `TestOneLine`. A "
+        "plain yes means that every way that has such runs passes the case; yes with a note, that "
+        "all others do."
+    )
     yield "\n".join(_versions(package) for package in packages)
+    yield "The ways:"
+    shown = sorted({way.name for found in packages.values() for way in found})
+    yield "\n".join(f"- `{name}`: {WAYS[name]}." for name in shown)
     notes: list[str] = []
     for title, kit in PARTS.items():
         yield f"## {title}"

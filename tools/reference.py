@@ -29,6 +29,7 @@ from agent_saga.cli.main import program
 from agent_saga.cli.recoveryd import program as recoveryd
 from agent_saga.domain.records import NEEDS, Ev, Need
 from agent_saga.engine.tool import declare
+from agent_saga.plugins import specs
 from agent_saga.runtime.settings import defaults_table
 from tools import frameworks
 from tools.docstrings import first_line, markdown
@@ -56,6 +57,7 @@ def pages() -> dict[str, str]:
         "records.md": _records,
         "commands.md": _commands,
         "frameworks.md": frameworks.page,
+        "hooks.md": _hooks,
     }
     return {name: "\n\n".join([_NOTE, *make()]) + "\n" for name, make in made.items()}
 
@@ -179,6 +181,28 @@ def _shown(parameter: inspect.Parameter) -> inspect.Parameter:
 
 def _plain(annotation: Any) -> Any:
     return _Plain(annotation) if isinstance(annotation, str) else annotation
+
+
+# --- hooks of plugins
+
+
+def _hooks() -> Iterator[str]:
+    yield "# Hooks"
+    yield (
+        "What a plugin can do, for its author; [Write a plugin](../how-to/write-a-plugin.md) shows "
+        "one whole. A hook is a plain function with `@hookimpl`, in a module that the entry-point "
+        "group `agent_saga` names."
+    )
+    yield markdown(specs).partition("\n\n")[2]
+    hooks = [(name, getattr(specs, name)) for name in specs.HOOKS]
+    yield _table(
+        ("hook", "what it does"),
+        [(f"[`{name}`](#{name})", first_line(hook)) for name, hook in hooks],
+    )
+    for name, hook in hooks:
+        yield f"## {name}"
+        yield _code(f"{name}{signature(hook)}")
+        yield markdown(hook)
 
 
 # --- errors, settings, records, commands

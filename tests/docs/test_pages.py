@@ -55,6 +55,24 @@ def test_links_lead_somewhere(path):
             assert anchor[1:] in anchors(aim), f"{target}{anchor} does not exist"
 
 
+INDEX = tree.ROOT / "docs" / "index.md"
+LISTED = [
+    path
+    for path in PAGES
+    if path != INDEX and path.is_relative_to(INDEX.parent) and "adr" not in path.parts
+]
+
+
+@pytest.mark.parametrize("path", LISTED, ids=name)
+def test_the_index_lists_every_page_under_its_title_with_a_line(path):
+    target = re.escape(str(path.relative_to(INDEX.parent)))
+    entry = re.search(rf"(?m)^- \[([^\]]*)\]\({target}\)[:,] \S", INDEX.read_text("utf-8"))
+    assert entry, "docs/index.md says nothing of it"
+    title = re.search(r"(?m)^# (.+)$", path.read_text("utf-8"))
+    assert title
+    assert entry[1] == title[1]
+
+
 @pytest.mark.parametrize("path", PAGES, ids=name)
 def test_programs_that_a_page_names_exist(path):
     for program in PROGRAM.findall(path.read_text("utf-8")):

@@ -29,6 +29,11 @@ def test_every_frameworks_package_is_put_to_every_case(package):
     assert found == kit
 
 
+def test_every_way_to_use_a_framework_is_told_and_no_other():
+    found = {way.name for package in places.frameworks() for way in frameworks.ways(package)}
+    assert found == set(frameworks.WAYS), "tell them in tools/frameworks.py"
+
+
 def test_every_record_is_told():
     untold = set(reference.event_names()) - set(SAYS)
     assert not untold, "tell them in tools/records.py"
