@@ -326,6 +326,25 @@ class TestAnInnerAgentThatWaits:
         assert result.final_output == "done"
         desk.world.assert_applied_once("seat", "room")
 
+    @pytest.mark.parametrize("how", ["at once", "from a text"])
+    def test_is_no_other_runs_though_its_model_uses_the_same_ids(self, desk, how):
+        runs = {}
+        for who in ("ann", "bob"):
+            turns = [call("book", "in_1", item=f"{who}'s")], [call("order", "in_2", item=who)]
+            made = Agent(name="inner", model=Scripted([*turns, "in"]), tools=desk.tools)
+            given = [[call("ask_inner", "one_id", input="q")], "done"]
+            tools = [made.as_tool("ask_inner", "Ask.", failure_error_function=None)]
+            outer = Agent(name="A", model=Scripted(given), tools=tools)
+            agent = saga_agent(outer, desk.kit, tools=desk.declared)
+            runs[who] = agent, desk.run(agent, key=who)
+        for who, (agent, result) in reversed(runs.items()):
+            assert [who in item.raw_item.arguments for item in result.interruptions] == [True]
+            state = result.to_state()
+            if how == "from a text":
+                state = asyncio.run(RunState.from_string(agent, state.to_string()))
+            assert desk.run(agent, approve(state, by="eve"), key=who).final_output == "done"
+        desk.world.assert_stands("ann's", "bob's", "bob", "ann")
+
     def test_goes_on_from_a_text_with_other_agents(self, desk):
         text = desk.run(self.nest(desk, self.INNER)).to_state().to_string()
         agent = self.nest(desk, ("in",), "done", begins=False)

@@ -94,6 +94,7 @@ class SagaAgent:
             UndeclaredTool: nothing says what some of them do to the world.
             ConfigurationError: one of them cannot be wrapped.
         """
+        seams.keep_apart(run_context)
         tools = await super().get_all_tools(run_context)  # type: ignore[misc]
         return self.saga_care.wrapped_late(tools)  # type: ignore[no-any-return]
 

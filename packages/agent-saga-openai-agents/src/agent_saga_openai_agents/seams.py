@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import functools
 import types
+import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -29,6 +30,7 @@ _IMPLEMENTATION = "_invoke_tool_impl"
 _SYNCHRONOUS = "__agents_sync_function_tool__"
 _AGENT = "_agent_instance"
 _CANCELLED = "_cancel_mode"
+_WAITS_UNDER = "_agent_tool_state_scope_id"
 _HANDED_TO = "_agent_ref"
 _THEIR_FUNCTION = "the_func"
 _PROVIDED = (CodeInterpreterTool, FileSearchTool, ImageGenerationTool, WebSearchTool)
@@ -103,6 +105,19 @@ def agent_handed_to(handoff: Handoff[Any, Any]) -> Any:
 def agent_of(state: object) -> Any:
     """Return the agent that a run's state goes on with; None if that does not show."""
     return getattr(state, "_current_agent", None)
+
+
+def keep_apart(context: Any) -> None:
+    """Keep runs that wait inside a run's tools apart from those of other runs in the process.
+
+    Older versions know them all by their call's id, name and arguments alone: a run whose model
+    used the same ids would be given what another one waits for, and its approval would release it.
+
+    Args:
+        context: the framework's `RunContextWrapper` of the run.
+    """
+    if getattr(context, _WAITS_UNDER, None) is None:
+        setattr(context, _WAITS_UNDER, uuid.uuid4().hex)
 
 
 def was_cut_off(result: Any) -> bool:

@@ -1,0 +1,62 @@
+"""States that other processes go on with: after the first was killed, and several at once."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent_saga_testing.waiting import until
+from agent_saga_testing.world import World
+
+pytestmark = pytest.mark.crash
+
+
+class Case:
+    """A run that waited in a process that was killed."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        first = self.begun("wait")
+        _, said = first.communicate()
+        assert first.returncode == -signal.SIGKILL, said
+        self.world = World(folder / "world.sqlite", honours_keys=False)
+        self.world.assert_applied_once("seat")
+
+    def begun(self, *arguments):
+        program = str(Path(__file__).with_name("resuming.py"))
+        command = [sys.executable, program, str(self.folder), *arguments]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def gone_on(self, *arguments, at_once=1):
+        """Let processes go on with the state, all at the same moment; return what each printed."""
+        (self.folder / "go").unlink(missing_ok=True)
+        begun = [self.begun("go", *arguments) for _ in range(at_once)]
+        until(lambda: all((self.folder / f"ready {one.pid}").exists() for one in begun))
+        (self.folder / "go").touch()
+        told = [one.communicate() for one in begun]
+        self.codes = [one.returncode for one in begun]
+        return sorted(out.strip() or err for out, err in told)
+
+
+@pytest.fixture
+def case(tmp_path):
+    return Case(tmp_path)
+
+
+def test_of_several_at_once_one_goes_on_where_a_killed_one_waited(case):
+    told = case.gone_on(at_once=2)
+    assert "done clean" in told
+    assert set(told) <= {"done clean", "done again", "ClaimRefused", "SagaClosed"}
+    case.world.assert_applied_once("seat", "room")
+
+
+def test_one_that_is_killed_behind_the_effect_leaves_it_to_no_other_to_repeat(case):
+    case.gone_on("killed")
+    assert case.codes == [-signal.SIGKILL]
+    case.world.assert_applied_once("seat", "room")
+    assert case.gone_on() == ["done not clean"]
+    case.world.assert_applied_once("seat", "room")
