@@ -1,4 +1,8 @@
-"""Limits that are counted in SQLite, beside a synced write; what a step costs more with them."""
+"""Limits that are counted in SQLite, beside a synced write; what a step costs more with them.
+
+A busy process leases of its limits, so the store is asked once for many steps: how often is a
+counter.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +23,13 @@ from agent_saga import (
     set_limit_store,
 )
 from agent_saga.controls.limits.limit import Limit
+from agent_saga.state.sqlite import SQLiteStateStore
 from bench import floors
-from bench.measure import Effort, Figure, interleaved, p50
+from bench.measure import Effort, Figure, Samples, interleaved, p50
 from bench.workload import ARGUMENTS, look_sync, place
 
 GROUP = "limits"
+_STEPS = 1000
 _LIMITS: tuple[Limit, ...] = (
     BudgetLimit("spend", "amount", 10**18, 86_400),
     BudgetLimit("customer", "amount", 10**18, 86_400, by_arg("customer")),
@@ -46,8 +52,17 @@ def figures(effort: Effort) -> list[Figure]:
             effort.rounds,
             ("F",),
         )
+        asked = _asked(*kits[3])
         for kit, _ in kits.values():
             kit.runtime.wal.close()
+    name = "transactions of the store per step, three limits"
+    return [
+        Figure(GROUP, name, asked, "", 0.1, kind="counter"),
+        *_ratios(samples),
+    ]
+
+
+def _ratios(samples: Samples) -> list[Figure]:
     return [
         Figure(
             GROUP,
@@ -61,6 +76,26 @@ def figures(effort: Effort) -> list[Figure]:
         )
         for what, case in (("one limit", "1 limits"), ("three limits", "3 limits"))
     ]
+
+
+def _asked(kit: AgentKit, tool: SagaTool[..., Any]) -> float:
+    """Return how often the store is asked for each of many steps."""
+    store = SQLiteStateStore.transact
+    asked = 0
+
+    def transact(*args: Any, **kwargs: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return store(*args, **kwargs)
+
+    SQLiteStateStore.transact = transact  # type: ignore[method-assign]
+    try:
+        with kit.transaction():
+            for _ in range(_STEPS):
+                tool(**ARGUMENTS)
+    finally:
+        SQLiteStateStore.transact = store  # type: ignore[method-assign]
+    return asked / _STEPS
 
 
 def _kit(path: Path, count: int) -> tuple[AgentKit, SagaTool[..., Any]]:

@@ -11,6 +11,7 @@ import pytest
 from controls.limit_worker import kit_on
 
 from agent_saga import FileWAL, LimitExceeded
+from agent_saga.controls.limits.leases import MOST
 from agent_saga.controls.limits.moments import Moment, moment
 from agent_saga.controls.limits.upkeep import upkeep, usage_of
 from agent_saga.domain.clock import SYSTEM_CLOCK
@@ -129,7 +130,9 @@ def test_a_store_behind_the_log_is_caught_up(tmp_path, lost):
         upkeep(state, wal, other)
         assert {one.limit: one.used for one in usage_of(state, other)} == found
     wal.close()
-    assert found == {"spend": 40, "calls": 40}
+    assert found["spend"] == 40
+    # Leases that the store of then had count as used, beside what was spent of them since.
+    assert 40 <= found["calls"] <= (40 if lost == "all" else 40 + 2 * MOST)
 
 
 def test_a_refused_call_s_announcement_that_was_not_started_is_not_caught_up(tmp_path):
@@ -161,7 +164,7 @@ def test_a_refused_call_s_announcement_that_was_not_started_is_not_caught_up(tmp
 def test_a_call_costs_the_store_one_transaction(tmp_path):
     log = tmp_path / "log"
     wal = FileWAL(log)
-    kit = kit_on(wal, 1000)
+    kit = kit_on(wal, 100)  # too small a limit for leases
     tool = kit.safe_tool(lambda amount: None, "COMPENSABLE", name="charge")
     counts = []
 

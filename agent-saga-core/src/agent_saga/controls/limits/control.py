@@ -144,6 +144,10 @@ class SharedLimits(_Limits[LimitStore]):
         asked = wants(limits, call)
         if not asked:
             return None
+        leased = self.store.from_leases(call, asked)
+        if leased:
+            call.hold(LIMITS, leased)
+            return None
 
         def then(found: Any, error: Exception | None) -> None:
             if error is not None:

@@ -9,12 +9,13 @@ Rules of this part:
   processes that still have the old one. What is kept is kept for the longest of them, until nobody
   has asked with that one for as long as it is; each adds up what lies within its own.
 - What is held by a dead process without an announcement is handed back; see `upkeep`. A read has no
-  announcement, so what it took stays.
+  announcement, so what it took stays; and so does a lease, of which nobody knows what was spent.
 - Amounts beyond what every reader of JSON carries are texts. Nothing is rounded.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from agent_saga.controls.amounts import Number, number_of, text_of
@@ -23,7 +24,10 @@ from agent_saga.controls.limits.window import Packed, Window
 from agent_saga.errors import StateError
 from agent_saga.state.document import Doc
 
-__all__ = ["Count"]
+__all__ = ["LEASE", "Count"]
+
+LEASE: Final = "lease/"
+"""How the names of leases begin; those of calls begin with the id of a saga."""
 
 _EXACT: Final = 2**53
 
@@ -113,6 +117,20 @@ class Count:
     def settle(self, name: str) -> None:
         """Let what a call took be counted without its name."""
         self.held.pop(name, None)
+
+    def lease(self, name: str, amount: int, writer: str, lasts: float) -> None:
+        """Count an amount that may be spent during so many seconds, as if it were at their end."""
+        entry = self.window.take(amount, self.length, self.axis.now + lasts)
+        self.held[name] = [entry, _plain(amount), writer, True]
+
+    def end_lease(self, name: str, left: Number, named: Mapping[str, tuple[Number, bool]]) -> None:
+        """Hand back what is left of a lease, once; what calls took of it is held by their names."""
+        held = self.held.pop(name, None)
+        if held is not None:
+            entry, _, writer, _ = held
+            self.window.give_back(entry, left)
+            for call, (amount, stays) in named.items():
+                self.held[call] = [entry, _plain(amount), writer, stays]
 
     def forget_old_names(self) -> None:
         """Drop the names of what has left the window."""

@@ -6,7 +6,9 @@ Rules of this part:
   (the store first, then the log); it is handed back only after the log said that the call did not
   start. A crash in between leaves too little allowance, never too much.
 - What was taken is held under the call's name. That its announcement is out is told to the store
-  with the next call that uses the same count, so that a call costs one transaction.
+  with the next call that uses the same count, so that a call costs one transaction. A busy process
+  takes more than a call wants and spends it in memory: see `leases`. A call that is over a limit of
+  which others have leased is judged again when their leases have ended.
 - The log is the truth: what stands in announcements is counted, even where the store has lost it.
   Before a process counts for the first time, `upkeep` looks whether the store is behind. A store
   that was emptied meanwhile has no counts: before one begins anew, the store has to say that it was
@@ -20,36 +22,32 @@ import asyncio
 import functools
 import os
 import threading
+import time
 from collections.abc import Callable, Container, Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from agent_saga.controls.amounts import Number, add, text_of
 from agent_saga.controls.control import CallView, Surroundings, Use
+from agent_saga.controls.limits.asked import Asked, SharedTaken, asking, name_of
 from agent_saga.controls.limits.count import Count
+from agent_saga.controls.limits.leases import LONGEST, Borrowing, Lease, Leases
 from agent_saga.controls.limits.limit import Limit
 from agent_saga.controls.limits.moments import Moment, moment
-from agent_saga.controls.limits.upkeep import (
-    META,
-    PREFIX,
-    is_kept_up,
-    name_of,
-    upkeep,
-    usage_of,
-)
+from agent_saga.controls.limits.upkeep import META, is_kept_up, upkeep, usage_of
 from agent_saga.controls.limits.usage import Over, Usage, over
 from agent_saga.domain.clock import SYSTEM_CLOCK, Clock
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.errors import ConfigurationError, StateError
 from agent_saga.state.base import Change, Docs, StateStore
 from agent_saga.wal.base import BaseWAL
-from agent_saga.wal.encoding import decode, masked
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.os_port import restart_after_fork
 
-__all__ = ["FileLimitStore", "LimitStore", "SharedTaken", "count_key"]
+__all__ = ["FileLimitStore", "LimitStore"]
 
+_REVERSIBLE: Final = ActionSemantics.REVERSIBLE
 _REMEMBERED: Final = 4096
 _UNSURE: Final = object()
 """Answers that a count is not there: nobody has used it, or the store was emptied."""
@@ -57,40 +55,30 @@ _UNSURE: Final = object()
 _BEHIND: Final = object()
 """Answers that the store does not count what the log announced."""
 
+_PAUSE: Final = 0.05
+_PAUSES: Final = int(2 * LONGEST / _PAUSE)
+"""For how long a call that is over a limit waits for the leases of others to end."""
+
 _NONE: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 
 
-class SharedTaken(NamedTuple):
-    """What a call took from one count; None is an amount that may have been taken."""
+class _Answer(NamedTuple):
+    """What a transaction decided.
 
-    key: str
-    amount: Number | None
-    window: float
-    scope: str
+    Attributes:
+        taken: what the call holds now. overs: the limits that it is over; one of them is empty.
+        begun: the leases that were taken with it, by the keys of their counts.
+        lent: what others have leased of the counts that the call is over.
+    """
 
-    def as_record(self) -> list[Any]:
-        """Return it as the announcement carries it."""
-        amount = "" if self.amount is None else text_of(self.amount)
-        return [self.key, amount, self.window, self.scope]
-
-
-class _Asked(NamedTuple):
-    """What a call asks of one count; `label` is its scope as people may read it."""
-
-    key: str
-    limit: Limit
-    scope: str
-    amount: Number
-    label: str
-
-    @property
-    def taken(self) -> SharedTaken:
-        """What the call holds once it was taken."""
-        return SharedTaken(self.key, self.amount, self.limit.window, self.label)
+    taken: Sequence[SharedTaken]
+    overs: Sequence[Over]
+    begun: Mapping[str, Lease]
+    lent: AbstractSet[str] = frozenset()
 
 
 def _overs(
-    name: str, approved: Container[str], asked: Sequence[_Asked], counts: Sequence[Count]
+    name: str, approved: Container[str], asked: Sequence[Asked], counts: Sequence[Count]
 ) -> list[Over]:
     """Return the limits that a call would go over; what a human approved, or it holds, is none."""
     return [
@@ -134,6 +122,7 @@ class LimitStore:
         self._ready = False
         self._opening = threading.Lock()
         self._noting = threading.Lock()
+        self._leases = Leases(self._end_leases, self._clock.monotonic)
 
     @property
     def state(self) -> StateStore:
@@ -150,26 +139,61 @@ class LimitStore:
 
     # --- what the control uses -------------------------------------------------------------------
 
+    def from_leases(
+        self, call: CallView, wants: Sequence[tuple[Limit, str, Number]]
+    ) -> list[SharedTaken]:
+        """Take what a call wants of what this process has leased; return it, or nothing."""
+        asked = [asking(*want) for want in wants]
+        name = name_of(call.saga, call.step, call.generation)
+        there = self._leases.take(name, asked, stays=call.semantics is _REVERSIBLE)
+        return [one.taken for one in asked] if there else []
+
     def taking(self, call: CallView, wants: Sequence[tuple[Limit, str, Number]]) -> Use:
         """Return the use that takes what a call wants, all of it or nothing.
 
         It answers with what was taken, and with the limits that the call is over. Should it fail,
         the call holds what it may have taken, so that it is handed back.
         """
-        asked = [
-            _Asked(count_key(limit.name, scope), limit, scope, amount, _label(scope))
-            for limit, scope, amount in wants
-        ]
+        asked = [asking(*want) for want in wants]
         keys = [one.key for one in asked]
         call.hold("limits", [SharedTaken(key, None, 0.0, "") for key in keys])
         with self._noting:
             settled = {key: tuple(self._settled.get(key, ())) for key in keys}
-        rule = functools.partial(self._take, call, asked, settled)
-        return self._when_ready(keys, rule, settled)
+        borrowing = self._leases.borrowing(keys)
+        rule = functools.partial(self._take, call, asked, settled, borrowing)
+        use = self._when_ready(keys, rule, settled)
 
-    def giving_back(self, call: CallView, taken: Sequence[SharedTaken]) -> Use:
-        """Return the use that hands back what a call took."""
+        def blocking() -> Any:
+            answer = use.blocking()
+            for _ in range(_PAUSES):
+                if not answer.lent:
+                    break
+                time.sleep(_PAUSE)
+                answer = use.blocking()
+            return self._stored(borrowing, answer)
+
+        async def awaiting() -> Any:
+            answer = await use.awaiting()
+            for _ in range(_PAUSES):
+                if not answer.lent:
+                    break
+                await asyncio.sleep(_PAUSE)
+                answer = await use.awaiting()
+            return self._stored(borrowing, answer)
+
+        return Use(blocking, awaiting)
+
+    def _stored(
+        self, borrowing: Borrowing, answer: _Answer
+    ) -> tuple[Sequence[SharedTaken], Sequence[Over]]:
+        borrowing.stored(answer.begun)
+        self._leases.outlived |= answer.lent
+        return answer.taken, answer.overs
+
+    def giving_back(self, call: CallView, taken: Sequence[SharedTaken]) -> Use | None:
+        """Hand back what a call took; return the use that does so where the store has it."""
         name = name_of(call.saga, call.step, call.generation)
+        keys = self._leases.give_back(name, [one.key for one in taken])
 
         def rule(docs: Docs) -> Change[None]:
             put: dict[str, Any] = {}
@@ -180,19 +204,23 @@ class LimitStore:
                     put[key] = count.document()
             return Change(None, put)
 
-        return self._when_ready([one.key for one in taken], rule)
+        return self._when_ready(keys, rule) if keys else None
 
     def settle(self, call: CallView, taken: Sequence[SharedTaken]) -> None:
         """Note that a call's announcement is out; the store learns it with the next use."""
         name = name_of(call.saga, call.step, call.generation)
+        keys = [one.key for one in taken if not self._leases.settle(name, one.key)]
+        if not keys:
+            return
         with self._noting:
             if len(self._settled) >= _REMEMBERED:
                 self._settled.clear()  # a name that stays held costs room, nothing else
-            for one in taken:
-                self._settled.setdefault(one.key, []).append(name)
+            for key in keys:
+                self._settled.setdefault(key, []).append(name)
 
     def usage(self) -> list[Usage]:
-        """Return what is counted now, by limit and scope; blocks."""
+        """Return what is counted now, by limit and scope; ends this process's leases; blocks."""
+        self._leases.end()
         return usage_of(self.state, self._now())
 
     # --- inside ----------------------------------------------------------------------------------
@@ -200,10 +228,11 @@ class LimitStore:
     def _take(
         self,
         call: CallView,
-        asked: Sequence[_Asked],
+        asked: Sequence[Asked],
         settled: Mapping[str, Sequence[str]],
+        borrowing: Borrowing,
         docs: Docs,
-    ) -> Change[tuple[list[SharedTaken], list[Over]]]:
+    ) -> Change[_Answer]:
         """Take all that a call asks for, or nothing if it is over a limit.
 
         It is the rule of one transaction: pure over the documents, and run again if it must be.
@@ -212,6 +241,7 @@ class LimitStore:
             call: the call.
             asked: what it asks of each count.
             settled: the calls whose announcements are out, by count; they need no name any more.
+            borrowing: the leases that end, and what may be leased with it.
             docs: the counts' documents.
 
         Returns:
@@ -220,20 +250,44 @@ class LimitStore:
         name = name_of(call.saga, call.step, call.generation)
         now = self._now()
         counts = [Count(docs[one.key], now, one.limit.window) for one in asked]
+        for one, count in zip(asked, counts, strict=True):
+            borrowing.hand_back(one.key, count)
         overs = _overs(name, call.approved, asked, counts)
-        if overs:
-            return Change(([], overs))
-        stays = call.semantics is ActionSemantics.REVERSIBLE
-        writer = self._writer()
         put: dict[str, Any] = {}
+        if overs:
+            for one, count in zip(asked, counts, strict=True):
+                if one.key in borrowing.ended:
+                    put[one.key] = count.document()
+            return Change(_Answer([], overs, {}, borrowing.lent(counts)), put)
+        stays = call.semantics is _REVERSIBLE
+        writer = self._writer()
+        begun: dict[str, Lease] = {}
         for one, count in zip(asked, counts, strict=True):
             for old in settled[one.key]:
                 count.settle(old)
             most = text_of(one.limit.most)
             count.about = {"limit": one.limit.name, "scope": one.label, "most": most}
             count.take(name, one.amount, writer, stays=stays)
+            lease = borrowing.lease(one, count, now, writer)
+            if lease is not None:
+                begun[one.key] = lease
             put[one.key] = count.document()
-        return Change(([one.taken for one in asked], []), put)
+        return Change(_Answer([one.taken for one in asked], [], begun), put)
+
+    def _end_leases(self, borrowing: Borrowing) -> None:
+        """Have the store count leases as ended; blocks."""
+
+        def rule(docs: Docs) -> Change[None]:
+            put: dict[str, Any] = {}
+            for key, doc in docs.items():
+                if doc is not None:
+                    count = Count(doc, self._now())
+                    borrowing.hand_back(key, count)
+                    put[key] = count.document()
+            return Change(None, put)
+
+        self.state.transact(list(borrowing.ended), rule, durable=False)
+        borrowing.stored({})
 
     def _when_ready(
         self,
@@ -338,16 +392,3 @@ def _file(path: str | os.PathLike[str]) -> StateStore:
     from agent_saga.state.sqlite import SQLiteStateStore  # noqa: PLC0415 - loads sqlite3
 
     return SQLiteStateStore(path)
-
-
-@functools.lru_cache(maxsize=4096)
-def _label(scope: str) -> str:
-    """Return a scope as people may read it: without secrets."""
-    return str(decode(masked(scope)[0])) if scope else ""
-
-
-@functools.lru_cache(maxsize=4096)
-def count_key(limit: str, scope: str) -> str:
-    """Return the key of a count: a scope is told by its digest, as long as it may be."""
-    digest = sha256(scope.encode("utf-8", "surrogatepass")).hexdigest()[:32] if scope else ""
-    return f"{PREFIX}{limit}/{digest}"

@@ -16,11 +16,14 @@ Rules of this part:
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from agent_saga.controls.amounts import Number, add, number_of
-from agent_saga.controls.limits.count import Count
+from agent_saga.controls.limits.asked import PREFIX, name_of
+from agent_saga.controls.limits.count import LEASE, Count
+from agent_saga.controls.limits.leases import LONGEST
 from agent_saga.controls.limits.moments import Moment
 from agent_saga.controls.limits.usage import Usage
 from agent_saga.domain.effective import facts_of
@@ -33,9 +36,8 @@ from agent_saga.wal.format import Record
 from agent_saga.wal.reader import scan_log, scan_writer
 from agent_saga.wal.takeover import dead_writer
 
-__all__ = ["META", "PREFIX", "is_kept_up", "name_of", "sweep", "upkeep", "usage_of"]
+__all__ = ["META", "is_kept_up", "sweep", "upkeep", "usage_of"]
 
-PREFIX: Final = "limit/"
 META: Final = "limits"
 _MARK: Final = b'"limits"'
 _ANNOUNCED: Final = frozenset({Ev.STEP_INTENT, Ev.STEP_COMMITTED})
@@ -57,11 +59,6 @@ class Announced(NamedTuple):
     at: int
 
 
-def name_of(saga: str, step: str, generation: int) -> str:
-    """Return the name under which a call holds what it took."""
-    return f"{saga}:{step}:{generation}"
-
-
 def upkeep(state: StateStore, wal: BaseWAL | None, now: Moment) -> None:
     """Mend the counts before this process uses them; blocks. Repeating it changes nothing.
 
@@ -75,8 +72,9 @@ def upkeep(state: StateStore, wal: BaseWAL | None, now: Moment) -> None:
         WALError: the log cannot be read, so nobody knows what was let through.
     """
     if isinstance(wal, FileWAL):
-        if not is_kept_up(state.get(META), wal, now):
-            _catch_up(state, wal.path, now)
+        meta = state.get(META)
+        if not is_kept_up(meta, wal, now):
+            _catch_up(state, wal.path, now, emptied=meta is None)
         sweep(state, wal, now)
 
 
@@ -157,13 +155,12 @@ def _swept(
 # --- what the store has lost ---------------------------------------------------------------------
 
 
-def _catch_up(state: StateStore, path: str, now: Moment) -> None:
+def _catch_up(state: StateStore, path: str, now: Moment, *, emptied: bool) -> None:
     """Count what was announced within its window and is not in the store."""
-    found: dict[str, list[Announced]] = {}
-    for taken in _announced(scan_log(path)).values():
-        for one in taken:
-            if one.at + one.window * 1_000_000 > now.wall:
-                found.setdefault(one.key, []).append(one)
+    found = _still_counting(path, now)
+    if found and emptied:
+        time.sleep(LONGEST)  # a process that lives may spend a lease that the store no longer knows
+        found = _still_counting(path, now)
     for key, entries in found.items():
 
         def rule(docs: Docs, key: str = key, entries: list[Announced] = entries) -> Change[None]:
@@ -177,6 +174,16 @@ def _catch_up(state: StateStore, path: str, now: Moment) -> None:
         return Change(None, {META: {"boot": now.boot, "logs": sorted({*logs, path})}})
 
     state.transact([META], done, durable=False)
+
+
+def _still_counting(path: str, now: Moment) -> dict[str, list[Announced]]:
+    """Return what a log announced and has not left its window, by the counts' keys."""
+    found: dict[str, list[Announced]] = {}
+    for taken in _announced(scan_log(path)).values():
+        for one in taken:
+            if one.at + one.window * 1_000_000 > now.wall:
+                found.setdefault(one.key, []).append(one)
+    return found
 
 
 def _caught_up(
@@ -247,7 +254,6 @@ def usage_of(state: StateStore, now: Moment) -> list[Usage]:
         if count.window.ends:
             used = count.window.total
             limit = None if most is None else number_of(most)
-            found.append(
-                Usage(name, about.get("scope", ""), used, limit, count.length, len(count.held))
-            )
+            calls = sum(not held.startswith(LEASE) for held in count.held)
+            found.append(Usage(name, about.get("scope", ""), used, limit, count.length, calls))
     return sorted(found, key=lambda usage: usage[:2])

@@ -1,0 +1,72 @@
+"""What a call asks of one shared count, and what it took of it.
+
+Rules of this part:
+
+- A scope is told by its digest, as long as it may be; people read it without secrets.
+"""
+
+from __future__ import annotations
+
+import functools
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+from agent_saga.controls.amounts import Number, text_of
+from agent_saga.controls.limits.limit import Limit
+from agent_saga.wal.encoding import decode, masked
+
+__all__ = ["PREFIX", "Asked", "SharedTaken", "asking", "name_of"]
+
+PREFIX: Final = "limit/"
+"""How the keys of counts begin."""
+
+
+class SharedTaken(NamedTuple):
+    """What a call took from one count; None is an amount that may have been taken."""
+
+    key: str
+    amount: Number | None
+    window: float
+    scope: str
+
+    def as_record(self) -> list[Any]:
+        """Return it as the announcement carries it."""
+        amount = "" if self.amount is None else text_of(self.amount)
+        return [self.key, amount, self.window, self.scope]
+
+
+class Asked(NamedTuple):
+    """What a call asks of one count; `label` is its scope as people may read it."""
+
+    key: str
+    limit: Limit
+    scope: str
+    amount: Number
+    label: str
+
+    @property
+    def taken(self) -> SharedTaken:
+        """What the call holds once it was taken."""
+        return SharedTaken(self.key, self.amount, self.limit.window, self.label)
+
+
+def asking(limit: Limit, scope: str, amount: Number) -> Asked:
+    """Return what a call asks of the count that a limit has for a scope."""
+    return Asked(_key(limit.name, scope), limit, scope, amount, _label(scope))
+
+
+def name_of(saga: str, step: str, generation: int) -> str:
+    """Return the name under which a call holds what it took."""
+    return f"{saga}:{step}:{generation}"
+
+
+@functools.lru_cache(maxsize=4096)
+def _label(scope: str) -> str:
+    """Return a scope as people may read it: without secrets."""
+    return str(decode(masked(scope)[0])) if scope else ""
+
+
+@functools.lru_cache(maxsize=4096)
+def _key(limit: str, scope: str) -> str:
+    digest = sha256(scope.encode("utf-8", "surrogatepass")).hexdigest()[:32] if scope else ""
+    return f"{PREFIX}{limit}/{digest}"
