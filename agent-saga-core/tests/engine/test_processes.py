@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -10,7 +11,15 @@ import warnings
 
 import pytest
 
-from agent_saga import AgentKit, FileWAL, SagaAborted, SagaForked
+from agent_saga import (
+    AgentKit,
+    Applied,
+    Compensation,
+    FileWAL,
+    Observation,
+    SagaAborted,
+    SagaForked,
+)
 from agent_saga.domain.fold import fold
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
@@ -117,6 +126,114 @@ def test_a_step_of_the_parent_s_saga_is_refused_in_a_child(disk_kit, ledger):
         tool()
         assert in_child(child) == 0
     assert ledger.lines == ["paid"]
+
+
+PLACES = [
+    *[(place, "returns") for place in ("tool", "prepare", "factory", "probe", "undo", "observe")],
+    ("tool", "raises"),
+    ("tool", "ends"),
+    ("undo", "ends"),
+]
+
+
+class Forking:
+    """A tool that forks once, in one place of its code; the child may raise there."""
+
+    def __init__(self, ledger, place, ending):
+        self.ledger, self.place, self.ending = ledger, place, ending
+        self.parent, self.child = os.getpid(), None
+
+    def at(self, here):
+        if here != self.place or self.child is not None:
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.child = os.fork()
+        if self.child == 0 and self.ending != "returns":
+            raise Boom if self.ending == "raises" else SystemExit(0)
+
+    def pay(self, what):
+        self.ledger.add(f"pay-{what}")
+        if what == 2:
+            self.at("tool")
+            if self.place == "probe":
+                raise ConnectionError
+        return what
+
+    def refund(self, what):
+        self.ledger.add(f"undo-{what}")
+        if what == 2:
+            self.at("undo")
+            if self.place == "observe":
+                raise ConnectionError
+
+    def prepare(self, args):
+        self.at("prepare")
+
+    def probe(self, args):
+        self.at("probe")
+        return Applied(args["what"])
+
+    def observe(self):
+        self.at("observe")
+        return Observation(reversed_=True)
+
+    def tool(self, kit, mode):
+        def inverse(what):
+            self.at("factory")
+            return Compensation(fn=mode.fn(self.refund), kwargs={"what": what})
+
+        return kit.safe_tool(
+            mode.fn(self.pay),
+            compensate=inverse,
+            name="pay",
+            prepare=mode.fn(self.prepare),
+            prober=mode.fn(self.probe),
+            reconciler=mode.fn(self.observe),
+        )
+
+
+@pytest.mark.guarantee("FORK-1")
+@pytest.mark.parametrize(("place", "ending"), PLACES)
+def test_a_child_forked_in_the_user_s_code_goes_on_with_nothing_of_the_saga(
+    mode, disk_kit, ledger, place, ending
+):
+    forking = Forking(ledger, place, ending)
+    tool = forking.tool(disk_kit, mode)
+    sagas = []
+
+    async def whole():
+        try:
+            async with mode.open(disk_kit.transaction()) as saga:
+                sagas.append(saga)
+                for number in (1, 2, 3):
+                    with contextlib.suppress(ConnectionError):
+                        await mode.call(tool, number)
+                raise Boom
+        except BaseException as error:
+            if os.getpid() != forking.parent:
+                os._exit(0 if _left_as_it_should(error, ending) else 3)
+
+    try:
+        mode.run(whole())
+    finally:
+        if os.getpid() != forking.parent:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(forking.child, 0)[1]) == 0
+    assert sorted(ledger.lines) == [f"{what}-{n}" for what in ("pay", "undo") for n in (1, 2, 3)]
+    assert sagas[0].report.clean
+    records = list(disk_kit.runtime.wal.read_all())
+    assert all(not view.faults for view in fold(records).values())
+    assert len({record.writer for record in records}) == 1
+
+
+def _left_as_it_should(error, ending):
+    """What the child's own code raised leaves the engine there; else it is told what it is.
+
+    A loop says by itself, with a RuntimeError, that it does not run in a child.
+    """
+    wanted = {"returns": SagaForked, "raises": Boom, "ends": SystemExit}[ending]
+    return isinstance(error, (wanted, SagaForked, RuntimeError))
 
 
 def _of(ledger):

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from agent_saga.engine import interrupts
 from agent_saga.engine.requests import Call, Ending
-from agent_saga.errors import StepTimeout
+from agent_saga.errors import SagaForked, StepTimeout
 
 PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes, dict, list, tuple})
 """Types of values that are never pending; looking at them first is much quicker."""
@@ -65,6 +65,16 @@ def discard(value: Any) -> None:
     close = getattr(value, "close", None)
     if inspect.iscoroutine(value) and close is not None:
         close()
+
+
+def left_in_child(answer: object = None) -> BaseException:
+    """Return what leaves the engine in a forked child: what the call raised there, if it did."""
+    raised = answer.error if isinstance(answer, Ending) else None
+    return raised or SagaForked(
+        "A forked child came back into a saga of its parent, which goes on with it.",
+        fix="End the child where it was forked (os._exit), or start it with subprocess or "
+        "multiprocessing.",
+    )
 
 
 def timed_out(call: Call, seconds: float) -> StepTimeout:

@@ -11,6 +11,7 @@ Rules of this part:
   protocol is answered with the cancellation, and the caller gets it in the end whatever the
   protocol says.
 - When the coroutine itself is closed (GeneratorExit), nothing is awaited any more.
+- A forked child carries nothing on, as with the synchronous driver.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from agent_saga.engine.requests import (
     StepEnded,
 )
 from agent_saga.errors import WALError
+from agent_saga.wal.os_port import FORKS
 
 if TYPE_CHECKING:
     from agent_saga.engine.ports import Engine
@@ -50,17 +52,22 @@ class AsyncDriver:
         closing: the coroutine is being closed; ended: how its call ended then.
     """
 
-    __slots__ = ("closing", "cut", "ended", "engine", "loop")
+    __slots__ = ("closing", "cut", "ended", "engine", "forks", "loop")
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.forks = FORKS.generation
         self.loop = asyncio.get_running_loop()
         self.cut: BaseException | None = None
         self.closing = False
         self.ended: Ending | None = None
 
     async def drive(self, protocol: Protocol[T]) -> T:
-        """Run a protocol to its end and return its result."""
+        """Run a protocol to its end and return its result.
+
+        Raises:
+            SagaForked: this is a forked child, and the protocol is the parent's.
+        """
         try:
             request = next(protocol)
             while True:
@@ -80,6 +87,8 @@ class AsyncDriver:
                         answer = await self._call(request)
                 except GeneratorExit as error:
                     answer = self._closed(request, error)
+                if self.forks != FORKS.generation:
+                    raise calls.left_in_child(answer)
                 request = protocol.send(answer)
         except StopIteration as end:
             result: T = end.value
@@ -115,6 +124,8 @@ class AsyncDriver:
 
     async def _used(self, use: Use) -> Ending:
         """Use a store; a cancellation is kept, and the use is made again, which changes nothing."""
+        if self.forks != FORKS.generation:
+            raise calls.left_in_child()
         if self.cut is None:
             try:
                 return Ending(await use.awaiting())

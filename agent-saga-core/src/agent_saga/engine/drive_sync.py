@@ -10,6 +10,8 @@ Rules of this part:
 - While a saga is undone, an asynchronous function that has a timeout runs on a loop of its own on
   the pool too: one that blocks its thread for ever is given up like a synchronous one.
 - Interrupts are kept while the engine works (see `interrupts`), and answered as a cut.
+- A forked child in which the user's code comes back carries nothing on: what the call raised there
+  leaves it, else `SagaForked`. The protocol is the parent's, which goes on with it.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from agent_saga.engine.requests import (
     StepEnded,
 )
 from agent_saga.errors import ConfigurationError, WALError
+from agent_saga.wal.os_port import FORKS
 
 if TYPE_CHECKING:
     from agent_saga.engine.ports import Engine
@@ -52,16 +55,21 @@ class SyncDriver:
         cut: the interrupt that cut the protocol short, or None.
     """
 
-    __slots__ = ("cut", "engine", "interrupts", "shielded")
+    __slots__ = ("cut", "engine", "forks", "interrupts", "shielded")
 
     def __init__(self, engine: Engine, *, shielded: bool = False) -> None:
         self.engine = engine
+        self.forks = FORKS.generation
         self.interrupts = interrupts.here()
         self.shielded = shielded
         self.cut: BaseException | None = None
 
     def drive(self, protocol: Protocol[T]) -> T:
-        """Run a protocol to its end and return its result."""
+        """Run a protocol to its end and return its result.
+
+        Raises:
+            SagaForked: this is a forked child, and the protocol is the parent's.
+        """
         held = self.interrupts
         before = True
         if held is not None:
@@ -70,9 +78,14 @@ class SyncDriver:
             request = next(protocol)
             while True:
                 if type(request) is Call:
-                    request = protocol.send(self._call(request))
+                    answer: Any = self._call(request)
+                    if self.forks != FORKS.generation:
+                        raise calls.left_in_child(answer)
+                elif self.forks == FORKS.generation:
+                    answer = self._answer(request)
                 else:
-                    request = protocol.send(self._answer(request))
+                    raise calls.left_in_child()
+                request = protocol.send(answer)
         except StopIteration as end:
             result: T = end.value
             return result

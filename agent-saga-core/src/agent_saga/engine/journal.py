@@ -6,6 +6,7 @@ Rules of this part:
   table forbids is never written, and a state in memory is never ahead of the log.
 - Forward arguments and results are masked; an inverse's arguments and prepared data are exact.
 - Whoever needs a record out or durable waits for the sequence number that is returned.
+- A forked child writes nothing of its parent's sagas: `SagaForked`.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from agent_saga.wal.encoding import (
     masked,
     opaque,
 )
+from agent_saga.wal.os_port import FORKS
 
 if TYPE_CHECKING:
     from agent_saga.domain.fold import Fork
@@ -55,6 +57,8 @@ _BY_HANDLER = literal("handler")
 
 def write(saga: Saga, event: str, payload: Fragment = EMPTY, step: Step | None = None) -> int:
     """Append a record of a saga, its beginning first; return the sequence number."""
+    if saga.fork != FORKS.generation:
+        saga.check_fork()
     if not saga.begun:
         _begin(saga)
     if step is None:
@@ -73,6 +77,7 @@ def _begin(saga: Saga) -> None:
     with saga.lock:
         if saga.begun:
             return
+        saga.check_fork()
         about: dict[str, Any] = {"name": saga.name, "labels": saga.labels}
         if saga.key:
             about["key"] = saga.key
@@ -129,6 +134,8 @@ def step_record(step: Step, event: str, payload: Fragment) -> int:
     """Append a record of a step and change its state."""
     following = step_after(step.state, event)
     saga = step.scope.saga
+    if saga.fork != FORKS.generation:
+        saga.check_fork()
     if not saga.begun:
         _begin(saga)
     seq = saga.engine.wal.append(

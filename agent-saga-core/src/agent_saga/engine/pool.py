@@ -8,7 +8,9 @@ Rules of this part:
   bound holds.
 - Giving a job up is atomic: either it had not started and never will, or it had ended and its
   ending is used, or it is running and its ending goes to `late`.
-- A forked child starts with an empty pool.
+- A forked child starts with an empty pool. A thread that forked within its job and comes back in
+  the child tells nobody how the job ended, which is the parent's to tell; it ends, and the child
+  with it.
 """
 
 from __future__ import annotations
@@ -58,7 +60,10 @@ class Job:
             if self._state is not _State.WAITING:
                 return
             self._state = _State.RUNNING
+        forks = fork_generation()
         ending = self._run()
+        if forks != fork_generation():
+            return
         with self._lock:
             self._state = _State.DONE
             self._ending = ending
@@ -137,7 +142,8 @@ class ToolPool:
         return None
 
     def _work(self) -> None:
-        while True:
+        forks = self._fork
+        while forks == fork_generation():
             with self._lock:
                 if self._started - self._abandoned > self.threads:
                     self._started -= 1  # another thread has taken the place of this one meanwhile
