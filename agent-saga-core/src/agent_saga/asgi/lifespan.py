@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -22,13 +21,14 @@ from typing import Any, Final
 
 from agent_saga.domain.durations import seconds
 from agent_saga.engine.active import active
+from agent_saga.observe.logger import logger
 from agent_saga.plugins.importing import import_modules
 from agent_saga.runtime.daemon import RecoveryDaemon
 from agent_saga.runtime.logs import set_default_wal, wal_at
 from agent_saga.runtime.settings import Settings
 from agent_saga.wal.base import BaseWAL
 
-log = logging.getLogger("agent_saga.asgi")
+log = logger("agent_saga.asgi")
 
 GRACE: Final = 25.0
 """Seconds that open sagas are given at shutdown."""

@@ -9,12 +9,12 @@ Rules of this part:
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import TYPE_CHECKING
 
 from agent_saga.domain.durations import seconds
 from agent_saga.errors import AgentSagaError
+from agent_saga.observe.logger import logger
 
 if TYPE_CHECKING:
     from agent_saga.runtime.daemon import RecoveryDaemon
@@ -23,7 +23,7 @@ __all__ = ["Schedule"]
 
 _SOON = 600.0
 
-log = logging.getLogger("agent_saga.recovery")
+log = logger("agent_saga.recovery")
 
 
 class Schedule:

@@ -13,7 +13,6 @@ Rules of this part:
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from agent_saga.controls.approvals import ApprovalRequest, approver_of, denied
@@ -21,6 +20,7 @@ from agent_saga.controls.gate import APPROVALS, Ask
 from agent_saga.engine import journal
 from agent_saga.engine.requests import Call, Ending, HandedOver, Protocol
 from agent_saga.errors import ApprovalDenied, ApprovalPending, RefusedError, WALError, one_line
+from agent_saga.observe.logger import logger
 from agent_saga.plugins.callables import is_async_callable
 from agent_saga.wal.encoding import mac
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from agent_saga.engine.saga import Saga
     from agent_saga.engine.step import Step
 
-log = logging.getLogger("agent_saga.engine")
+log = logger("agent_saga.engine")
 FAILURE_RULE: Final = "on_tool_failure"
 
 

@@ -9,7 +9,8 @@ Rules of this part:
 - Leaving with an exception unwinds. From an `Exception` the caller gets `SagaAborted`, raised from
   it; `CancelledError`, `KeyboardInterrupt` and `SystemExit` pass on unchanged, with the report in
   their notes and in `saga_report`. `reraise=True` treats every exception so.
-- A boundary that cannot finish here (its coroutine is closed) releases the saga to recovery.
+- A boundary that cannot finish here (its coroutine is closed, or something ends the committing or
+  undoing that nothing foresees) releases the saga to recovery.
 - Unwinding runs in a task of its own: a cancellation of the caller does not reach it, and is
   passed on afterwards. What handlers call meanwhile is no step of any saga.
 - In a forked child leaving does nothing: the saga and its undoing are the parent's.
@@ -32,7 +33,7 @@ from agent_saga.engine.options import BoundaryOptions
 from agent_saga.engine.saga import Saga
 from agent_saga.engine.scope import Scope
 from agent_saga.engine.suspend import asked_for, left_to_recovery, suspend
-from agent_saga.engine.telling import aborted, annotated, cause_of
+from agent_saga.engine.telling import aborted, annotated, cause_of, noted
 from agent_saga.engine.unwind import release, unwind
 from agent_saga.errors import (
     AbortRequested,
@@ -47,6 +48,7 @@ from agent_saga.errors import (
     WALError,
 )
 from agent_saga.observe.correlation import SAGA_ID
+from agent_saga.observe.logger import logger
 
 if TYPE_CHECKING:
     from agent_saga.engine.ports import Engine
@@ -55,7 +57,7 @@ T = TypeVar("T")
 
 _BEGINS_ANEW = (ScopeState.NEW, ScopeState.UNDONE, ScopeState.PARTIAL, ScopeState.STUCK)
 
-log = logging.getLogger("agent_saga.engine")
+log = logger("agent_saga.engine")
 
 current_scope: contextvars.ContextVar[Scope | None] = contextvars.ContextVar(
     "agent_saga_scope", default=None
@@ -203,7 +205,11 @@ class Boundary:
             if failure is None:
                 return False
             driver = SyncDriver(self.engine, shielded=True)
-            report = driver.drive(unwind(scope, cause_of(failure)))
+            try:
+                report = driver.drive(unwind(scope, cause_of(failure)))
+            except BaseException as broken:
+                _give_up(scope, broken)
+                raise
             kept = interrupts.main.taken() if self._interrupts else None
             return self._raise(scope, report, driver.cut or kept or failure, error)
         finally:
@@ -240,8 +246,8 @@ class Boundary:
             return False
         try:
             report, cut = await drive_shielded(self.engine, unwind(scope, cause_of(failure)))
-        except GeneratorExit:
-            release(scope, "its coroutine was closed")
+        except BaseException as broken:
+            _give_up(scope, broken)
             raise
         if cut is not None and isinstance(failure, Exception):
             failure = cut
@@ -286,7 +292,7 @@ class Boundary:
             return request
         if error is not None:
             if not_awaited is not None:
-                error.add_note(str(not_awaited))
+                noted(error, str(not_awaited))
             return error
         if scope.parent is None and scope.saga.abort_reason is not None:
             return AbortRequested(scope.saga.abort_reason)
@@ -297,12 +303,20 @@ class Boundary:
     def _committed(self, scope: Scope) -> Committed | None:
         if scope.parent is not None:
             return None
-        return SyncDriver(self.engine).drive(commit(scope.saga))
+        try:
+            return SyncDriver(self.engine).drive(commit(scope.saga))
+        except BaseException as broken:
+            _give_up(scope, broken)
+            raise
 
     async def _committed_async(self, scope: Scope) -> Committed | None:
         if scope.parent is not None:
             return None
-        return await AsyncDriver(self.engine).drive(commit(scope.saga))
+        try:
+            return await AsyncDriver(self.engine).drive(commit(scope.saga))
+        except BaseException as broken:
+            _give_up(scope, broken)
+            raise
 
     def _left_well(self, scope: Scope, result: Committed | None) -> BaseException | None:
         """Finish a boundary that was left well; return what makes it fail after all."""
@@ -370,6 +384,13 @@ def _forked(scope: Scope) -> bool:
         log.warning("%s Leaving the child's copy of the boundary does nothing.", error.message)
         return True
     return False
+
+
+def _give_up(scope: Scope, broken: BaseException) -> None:
+    """Release a saga that nobody here will finish, unless it is the parent's."""
+    if not _forked(scope):
+        closed = isinstance(broken, GeneratorExit)
+        release(scope, "its coroutine was closed" if closed else type(broken).__name__)
 
 
 def _not_awaited(scope: Scope) -> ToolNotAwaited | None:

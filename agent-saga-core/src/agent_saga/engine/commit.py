@@ -11,7 +11,6 @@ Rules of this part:
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from agent_saga.domain.lifecycle import STEP_STANDS, SagaState, StepState
@@ -21,6 +20,7 @@ from agent_saga.engine.requests import Durable, Protocol, StepEnded
 from agent_saga.engine.settle import settle_unknown
 from agent_saga.engine.unwind import release
 from agent_saga.errors import RefusedError, ReplayConflict, SagaUnwinding, WALError
+from agent_saga.observe.logger import logger
 from agent_saga.observe.metrics import UNSETTLED_STEPS
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from agent_saga.engine.scope import Scope
     from agent_saga.engine.step import Step
 
-log = logging.getLogger("agent_saga.engine")
+log = logger("agent_saga.engine")
 
 _OPEN_ENDED = (StepState.UNKNOWN, StepState.INTENT)
 """States without a known outcome; of a resumed saga the process may have died in a call."""

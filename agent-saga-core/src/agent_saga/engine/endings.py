@@ -22,6 +22,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from agent_saga.engine.forms import never_ran
+from agent_saga.engine.step import ELSEWHERE
 from agent_saga.errors import NotApplied, RefusedError, StepTimeout
 
 if TYPE_CHECKING:
@@ -71,15 +72,30 @@ def _harmless(
 
 def leaving(error: BaseException, step: Step) -> BaseException:
     """Return an error that a step gives to its caller, marked as that step's."""
-    with contextlib.suppress(AttributeError, TypeError):
+    with contextlib.suppress(Exception):  # a class of the user's may refuse it in any way
         error.agent_saga_step = step  # type: ignore[attr-defined]
     return error
 
 
+def step_of(error: BaseException) -> Step | None:
+    """Return the step whose call an error left; None for no step of this process."""
+    mark = _mark_of(error)
+    return None if mark is ELSEWHERE else mark
+
+
+def _mark_of(error: BaseException) -> Any:
+    try:
+        return getattr(error, "agent_saga_step", None)
+    except Exception:
+        return None
+
+
 def _from_another_step(step: Step, error: BaseException) -> bool:
-    other = getattr(error, "agent_saga_step", None)
+    other = _mark_of(error)
     if other is None or other is step:
         return False
+    if other is ELSEWHERE:
+        return True
     began_later: bool = other.intent_order > step.intent_order
     return began_later or other.scope.saga is not step.scope.saga
 

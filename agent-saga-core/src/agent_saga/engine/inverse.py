@@ -20,7 +20,6 @@ Rules of this part:
 from __future__ import annotations
 
 import functools
-import logging
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -44,13 +43,14 @@ from agent_saga.errors import (
     UnknownHandler,
     one_line,
 )
+from agent_saga.observe.logger import logger
 from agent_saga.plugins.registry import Handler
 from agent_saga.wal.encoding import decode
 
 if TYPE_CHECKING:
     from agent_saga.engine.step import Step
 
-log = logging.getLogger("agent_saga.engine")
+log = logger("agent_saga.engine")
 
 
 class Undone(Enum):

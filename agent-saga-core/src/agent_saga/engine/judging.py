@@ -13,7 +13,6 @@ Rules of this part:
 
 from __future__ import annotations
 
-import logging
 import math
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ from agent_saga.engine.asking import asked, asked_about_failure, consumed, stand
 from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.requests import Call, Ending, HandedOver, Protocol
 from agent_saga.errors import ApprovalPending, RefusedError, WALError, one_line
+from agent_saga.observe.logger import logger
 from agent_saga.wal.encoding import mac, same_arguments
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ __all__ = [
     "told",
 ]
 
-log = logging.getLogger("agent_saga.engine")
+log = logger("agent_saga.engine")
 Verdict = Wait | Ask | BaseException | None
 
 

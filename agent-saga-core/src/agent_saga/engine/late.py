@@ -13,7 +13,6 @@ Rules of this part:
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from agent_saga.domain.lifecycle import SagaState, StepState
@@ -22,12 +21,13 @@ from agent_saga.engine import calls, journal
 from agent_saga.engine.endings import Kind, answered, evidence, kind_of
 from agent_saga.engine.outcome import applied, record_inverse_problem
 from agent_saga.engine.requests import Ending
+from agent_saga.observe.logger import logger
 
 if TYPE_CHECKING:
     from agent_saga.engine.forms import Form
     from agent_saga.engine.step import Step
 
-log = logging.getLogger("agent_saga.engine")
+log = logger("agent_saga.engine")
 
 _NOT_RUN = RuntimeError("it returned an awaitable after it had been given up, which was not run")
 

@@ -5,11 +5,11 @@ Used in the same way whether the call returned, its fallback did, a prober told,
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from agent_saga.engine.forms import Form
 from agent_saga.errors import AgentSagaError, ConfigurationError, SecretLeak, one_line
+from agent_saga.observe.logger import logger
 from agent_saga.observe.metrics import INVERSES_UNRECORDED, STEPS_WITHOUT_INVERSE
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agent_saga.engine.ports import Engine
     from agent_saga.engine.step import Step
 
-log = logging.getLogger("agent_saga.engine")
+log = logger("agent_saga.engine")
 
 
 def applied(step: Step, result: Any) -> None:

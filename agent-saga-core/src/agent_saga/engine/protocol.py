@@ -16,7 +16,6 @@ runs again only when it is known not to have happened, or when the tool is idemp
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -56,13 +55,14 @@ from agent_saga.errors import (
     StepTimeout,
     WALError,
 )
+from agent_saga.observe.logger import logger
 
 if TYPE_CHECKING:
     from agent_saga.engine.forms import Form
     from agent_saga.engine.step import Step
     from agent_saga.engine.wrap import Invocation
 
-log = logging.getLogger("agent_saga.engine")
+log = logger("agent_saga.engine")
 _APPLIED = Kind.APPLIED.value
 
 

@@ -11,7 +11,6 @@ Rules of this part:
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from agent_saga.domain.outcomes import Applied, CannotTell, ProbeAnswer, read_probe
@@ -20,12 +19,13 @@ from agent_saga.engine.derive import called
 from agent_saga.engine.outcome import applied, record_inverse_problem
 from agent_saga.engine.requests import Call, Ending, HandedOver, Protocol, Sleep
 from agent_saga.errors import NotApplied
+from agent_saga.observe.logger import logger
 
 if TYPE_CHECKING:
     from agent_saga.engine.forms import Form
     from agent_saga.engine.step import Step
 
-log = logging.getLogger("agent_saga.engine")
+log = logger("agent_saga.engine")
 
 
 def settle_unknown(step: Step, *, patient: bool) -> Protocol[BaseException | None]:

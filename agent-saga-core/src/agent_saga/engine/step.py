@@ -41,6 +41,22 @@ RECORDED: Final = object()
 """The owner of a recorded step: the log does not tell whose method it was."""
 
 
+class _Elsewhere:
+    """What a step of another process is here; errors of its calls name it."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> str:
+        return "ELSEWHERE"
+
+
+ELSEWHERE: Final = _Elsewhere()
+
+
+def _elsewhere() -> _Elsewhere:
+    return ELSEWHERE
+
+
 class Step(Struct, eq=False):
     """One tool call.
 
@@ -124,6 +140,12 @@ class Step(Struct, eq=False):
     waiters: list[Callable[[], None]] | None = None
     inner: list[Step] | None = None
     recorded: Kept = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _elsewhere, ()  # an error that names it is pickled; the step itself stays here
+
+    def __deepcopy__(self, memo: object) -> Step:
+        return self
 
     def move(self, event: str) -> None:
         """Change the state as the lifecycle table says.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from agent_saga.engine.payloads import error_text
@@ -18,10 +19,17 @@ def cause_of(failure: BaseException) -> str:
 
 
 def annotated(error: BaseException, report: RollbackReport) -> BaseException:
-    """Give an error that passes on unchanged the report."""
-    error.add_note(report.summary())
-    error.saga_report = report  # type: ignore[attr-defined]
+    """Give an error that passes on unchanged the report, as far as its class lets it."""
+    noted(error, report.summary())
+    with contextlib.suppress(Exception):
+        error.saga_report = report  # type: ignore[attr-defined]
     return error
+
+
+def noted(error: BaseException, note: str) -> None:
+    """Add a note to an error, unless its class refuses that."""
+    with contextlib.suppress(Exception):
+        error.add_note(note)
 
 
 def aborted(report: RollbackReport, cause: BaseException) -> SagaAborted:

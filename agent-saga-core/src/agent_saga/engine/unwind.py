@@ -18,7 +18,6 @@ listed UNRESOLVED, and the saga is released to recovery.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from agent_saga.domain.compensation import Compensation
@@ -33,13 +32,14 @@ from agent_saga.engine.requests import Durable, Protocol, StepEnded
 from agent_saga.engine.saga import undo_order
 from agent_saga.engine.settle import quiet, settle_unknown, wait_until_quiet
 from agent_saga.errors import AgentSagaError, OutcomeUnknown, RefusedError, WALError
+from agent_saga.observe.logger import logger
 
 if TYPE_CHECKING:
     from agent_saga.engine.saga import Saga
     from agent_saga.engine.scope import Scope
     from agent_saga.engine.step import Step
 
-log = logging.getLogger("agent_saga.engine")
+log = logger("agent_saga.engine")
 
 _TERMINAL = {
     "ROLLED_BACK": Ev.SAGA_ROLLED_BACK,

@@ -11,18 +11,18 @@ Rules of this part:
 
 from __future__ import annotations
 
-import logging
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 
 from agent_saga.domain.lifecycle import StepState
+from agent_saga.observe.logger import logger
 
 if TYPE_CHECKING:
     from agent_saga.engine.step import Step
 
 __all__ = ["WITHIN", "made_effects"]
 
-log = logging.getLogger("agent_saga.engine")
+log = logger("agent_saga.engine")
 
 WITHIN: Final[ContextVar[Step | None]] = ContextVar("agent_saga_within", default=None)
 """The step whose call is being made, if it is one that may be made again."""

@@ -18,7 +18,6 @@ import asyncio
 import functools
 import inspect
 import itertools
-import logging
 import os
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -39,6 +38,7 @@ from agent_saga.engine.tool import Tool
 from agent_saga.engine.within import WITHIN
 from agent_saga.errors import ConfigurationError, NoBoundary
 from agent_saga.observe.correlation import STEP_ID
+from agent_saga.observe.logger import logger
 from agent_saga.plugins.importing import refuse_while_importing
 from agent_saga.plugins.registry import process_handlers
 
@@ -46,7 +46,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
-log = logging.getLogger("agent_saga.tools")
+log = logger("agent_saga.tools")
 _tokens = itertools.count(1).__next__
 _running_loop = asyncio._get_running_loop  # noqa: SLF001 - the documented way, and cheap
 

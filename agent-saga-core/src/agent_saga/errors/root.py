@@ -1,6 +1,13 @@
-"""The root of every error, and how one is told on one line."""
+"""The root of every error, and how one is told on one line.
+
+Errors reach other processes whole: a pool of workers pickles them, a framework copies them. An
+exception that one of them names and that cannot be read again over there goes as its text: what
+cannot be read leaves whoever waits for the worker waiting.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 __all__ = [
     "AgentSagaError",
@@ -34,6 +41,30 @@ class AgentSagaError(Exception):
         text = f"{head} [{self.code}]{newline}{rest}"
         told = not self.fix or self.fix in self.message
         return text if told else f"{text}\n  To do: {self.fix}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        told = {name: _portable(value) for name, value in vars(self).items()}
+        return _read_back, (type(self), self.args), told
+
+
+def _read_back(kind: type[AgentSagaError], args: tuple[object, ...]) -> AgentSagaError:
+    """Return an error as it was pickled, whatever its class asks for; its attributes follow."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    return error
+
+
+def _portable(value: object) -> object:
+    """Return what another process can read: an exception that it could not goes as its text."""
+    if not isinstance(value, BaseException):
+        return value
+    import pickle  # noqa: PLC0415 - only where an error is pickled
+
+    try:
+        pickle.loads(pickle.dumps(value))  # noqa: S301 - made on the same line
+    except Exception:
+        return AgentSagaError(one_line(value))
+    return value
 
 
 def one_line(error: BaseException) -> str:

@@ -12,7 +12,6 @@ Rules of this part:
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
@@ -23,12 +22,13 @@ from typing import Any, Final
 import msgspec
 
 from agent_saga.observe.forks import renew_after_fork
+from agent_saga.observe.logger import logger
 from agent_saga.observe.metrics import EVENTS_DROPPED, OBSERVER_ERRORS, Metrics, process_metrics
 
 __all__ = ["Event", "EventStream"]
 
 QUEUE_LENGTH: Final = 10_000
-_logger = logging.getLogger("agent_saga.observe")
+_logger = logger("agent_saga.observe")
 
 
 class Event(msgspec.Struct, frozen=True):

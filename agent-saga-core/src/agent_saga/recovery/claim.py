@@ -27,7 +27,6 @@ only to be closed; it stays known as ended then, so that nobody undoes it if tha
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -38,6 +37,7 @@ from agent_saga.domain.records import Ev
 from agent_saga.engine import interrupts
 from agent_saga.engine.ports import Engine
 from agent_saga.errors import AgentSagaError, ClaimRefused, RecoveryError, StateError
+from agent_saga.observe.logger import logger
 from agent_saga.recovery.calls import running_calls
 from agent_saga.recovery.losses import is_gone, lost
 from agent_saga.recovery.proofs import Proofs
@@ -53,7 +53,7 @@ from agent_saga.wal.view import View
 
 Check = Callable[[Found], object]
 
-log = logging.getLogger("agent_saga.recovery")
+log = logger("agent_saga.recovery")
 
 OWNED = frozenset({SagaState.RUNNING, SagaState.UNWINDING})
 """States in which somebody may be acting on the saga at this moment."""

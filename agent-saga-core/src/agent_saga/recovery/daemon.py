@@ -22,7 +22,6 @@ Rules of this part:
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -30,6 +29,7 @@ from typing import NamedTuple
 from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.engine import interrupts
 from agent_saga.errors import AgentSagaError
+from agent_saga.observe.logger import logger
 from agent_saga.recovery.calls import (
     longest_arrival,
     missing_inverses,
@@ -59,7 +59,7 @@ from agent_saga.recovery.seen import note_pass
 from agent_saga.recovery.survey import Found, Survey, survey
 from agent_saga.wal.takeover import dead_writer, dead_writers
 
-log = logging.getLogger("agent_saga.recovery")
+log = logger("agent_saga.recovery")
 
 
 class Result(NamedTuple):

@@ -14,7 +14,6 @@ Rules of this part:
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
@@ -23,6 +22,7 @@ from typing import Final
 from agent_saga.domain.commands import queue_command
 from agent_saga.domain.identity import joined
 from agent_saga.engine.requests import Ending
+from agent_saga.observe.logger import logger
 from agent_saga.plugins.notifiers import Case, Notifier
 from agent_saga.recovery.cases import case_of
 from agent_saga.recovery.claim import Place
@@ -35,7 +35,7 @@ from agent_saga.state.document import Doc
 PREFIX: Final = "notice/"
 _LONGEST: Final = 30.0
 
-log = logging.getLogger("agent_saga.recovery")
+log = logger("agent_saga.recovery")
 
 
 class Notices:

@@ -29,6 +29,7 @@ from agent_saga.engine.saga import Saga
 from agent_saga.engine.settle import settle_unknown
 from agent_saga.engine.unwind import unwind
 from agent_saga.errors import AgentSagaError, ClaimRefused, Quarantined, one_line
+from agent_saga.observe.logger import logger
 from agent_saga.recovery.cases import case_of, is_case
 from agent_saga.recovery.claim import OWNED, Claimed, Place, claimed, give_back
 from agent_saga.recovery.rebuild import rebuilt
@@ -37,7 +38,7 @@ from agent_saga.recovery.suspended import overdue
 
 T = TypeVar("T")
 
-log = logging.getLogger("agent_saga.recovery")
+log = logger("agent_saga.recovery")
 
 _MAY_ARRIVE = frozenset(
     {

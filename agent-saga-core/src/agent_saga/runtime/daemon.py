@@ -14,7 +14,6 @@ Rules of this part:
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -25,6 +24,7 @@ from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.domain.durations import seconds
 from agent_saga.engine.boundary import loop_is_running
 from agent_saga.errors import AgentSagaError, ConfigurationError
+from agent_saga.observe.logger import logger
 from agent_saga.plugins.notifiers import Notifier
 from agent_saga.plugins.process import process_plugins
 from agent_saga.plugins.registry import process_handlers
@@ -46,7 +46,7 @@ from agent_saga.wal.base import BaseWAL
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.takeover import dead_writers
 
-log = logging.getLogger("agent_saga.recovery")
+log = logger("agent_saga.recovery")
 T = TypeVar("T")
 R = TypeVar("R")
 Told = Callable[[Recovered], object]

@@ -20,7 +20,6 @@ Rules of this part:
 
 from __future__ import annotations
 
-import logging
 import re
 import threading
 from pathlib import Path
@@ -49,6 +48,7 @@ from agent_saga.errors import (
     SagaUnwinding,
     StateError,
 )
+from agent_saga.observe.logger import logger
 from agent_saga.recovery.claim import Place, claimed
 from agent_saga.recovery.hold import forget
 from agent_saga.recovery.proofs import Proofs
@@ -64,7 +64,7 @@ from agent_saga.wal.file import FileWAL
 from agent_saga.wal.reader import Damage, scan_writer
 from agent_saga.wal.takeover import dead_owner, has_left
 
-log = logging.getLogger("agent_saga.recovery")
+log = logger("agent_saga.recovery")
 
 _GOES_ON = frozenset({SagaState.RUNNING, SagaState.SUSPENDED, SagaState.RELEASED})
 _OPAQUE = re.compile(r"\A[A-Za-z0-9_-]{16}\Z")

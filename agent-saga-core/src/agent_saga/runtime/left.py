@@ -11,19 +11,19 @@ Rules of this part:
 
 from __future__ import annotations
 
-import logging
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent_saga.domain.commands import recover_command, told_command
+from agent_saga.observe.logger import logger
 from agent_saga.wal.directory import WRITERS
 from agent_saga.wal.file import FileWAL
 
 if TYPE_CHECKING:
     from agent_saga.wal.base import BaseWAL
 
-log = logging.getLogger("agent_saga.recovery")
+log = logger("agent_saga.recovery")
 
 _lock = threading.Lock()
 _looked: set[str] = set()

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import logging
 import time
 import weakref
 from abc import abstractmethod
@@ -30,6 +29,7 @@ from agent_saga.errors import (
     WALError,
     WALPoisoned,
 )
+from agent_saga.observe.logger import logger
 from agent_saga.wal.buffer import Batch, Durable, own_entry
 from agent_saga.wal.contract import BackpressurePolicy, Capabilities, Counters
 from agent_saga.wal.durability import Durability
@@ -53,7 +53,7 @@ _Look = tuple[int, float, "Mapping[str, int]"]
 """The highest sequence durable before a look at the fences, its time, and what it found."""
 
 _now = time.monotonic
-_log = logging.getLogger("agent_saga.wal")
+_log = logger("agent_saga.wal")
 _logs: Final[weakref.WeakSet[BaseWAL]] = weakref.WeakSet()
 
 

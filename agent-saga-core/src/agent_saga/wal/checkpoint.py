@@ -17,7 +17,6 @@ Rules of this part:
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
@@ -26,6 +25,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from agent_saga.observe.logger import logger
 from agent_saga.wal.directory import WRITERS, write_all
 from agent_saga.wal.exchange import DRAFT
 from agent_saga.wal.format import parsed
@@ -60,7 +60,7 @@ _TAIL: Final = 64 * 1024
 _PIECE: Final = 1024 * 1024
 _VERSION: Final = 2
 
-_log = logging.getLogger("agent_saga.wal")
+_log = logger("agent_saga.wal")
 
 Lines = Mapping[bytes, list[bytes]]
 """Lines of records by saga, in sequence."""

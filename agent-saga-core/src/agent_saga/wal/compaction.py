@@ -19,13 +19,13 @@ readers follow and the next compaction finishes. Fails closed: on any doubt noth
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent_saga.errors import CompactionRefused, WALError, WALStalled
+from agent_saga.observe.logger import logger
 from agent_saga.wal import exchange
 from agent_saga.wal.attestations import Attestation, payloads
 from agent_saga.wal.candidates import Candidates, surveyed
@@ -42,7 +42,7 @@ __all__ = ["Compacted", "compact"]
 _LONGEST: Final = 10.0
 _TRIES: Final = 3
 
-_log = logging.getLogger("agent_saga.wal")
+_log = logger("agent_saga.wal")
 
 
 class Compacted(NamedTuple):

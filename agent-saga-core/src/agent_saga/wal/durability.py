@@ -13,13 +13,13 @@ Rules of this part:
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Final
 
 from agent_saga.domain.records import Ev
 from agent_saga.errors import WALError
+from agent_saga.observe.logger import logger
 from agent_saga.observe.metrics import BARRIER_WAIT, POISONED_WRITERS, process_metrics
 from agent_saga.wal.buffer import Durable, own_entry
 from agent_saga.wal.draining import Draining
@@ -33,7 +33,7 @@ __all__ = ["Durability"]
 
 _EVERYTHING: Final = 2**63
 
-_log = logging.getLogger("agent_saga.wal")
+_log = logger("agent_saga.wal")
 
 
 class Durability(Draining):

@@ -15,13 +15,13 @@ Rules of this part:
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from agent_saga.errors import WALFull
+from agent_saga.observe.logger import logger
 from agent_saga.wal.directory import short_write, write_all
 from agent_saga.wal.waiters import stalled
 from agent_saga.wal.worker import Worker
@@ -36,7 +36,7 @@ LAST_SIZE: Final = 16 * 1024 * 1024
 _ENOUGH: Final = 2
 _TRIES: Final = 3
 
-_log = logging.getLogger("agent_saga.wal")
+_log = logger("agent_saga.wal")
 
 
 def segment_name(number: int) -> str:

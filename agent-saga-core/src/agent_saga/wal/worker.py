@@ -13,9 +13,10 @@ Rules of this part:
 
 from __future__ import annotations
 
-import logging
 import threading
 from typing import TYPE_CHECKING, Final
+
+from agent_saga.observe.logger import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +26,7 @@ __all__ = ["Worker"]
 _REST: Final = 0.001
 """Seconds for which the thread rests after work that left something to note."""
 
-_log = logging.getLogger("agent_saga.wal")
+_log = logger("agent_saga.wal")
 
 
 class Worker:

@@ -32,6 +32,7 @@ from agent_saga.engine.asking import asked_about_failure
 from agent_saga.engine.boundary import current_scope
 from agent_saga.engine.drive_async import AsyncDriver
 from agent_saga.engine.drive_sync import SyncDriver
+from agent_saga.engine.endings import step_of
 from agent_saga.engine.requests import Protocol
 from agent_saga.engine.scope import Scope
 from agent_saga.engine.wrap import Invocation, SagaTool
@@ -303,7 +304,7 @@ def _is_cancelled() -> bool:
 
 def failure_question(error: Exception) -> Protocol[BaseException | None] | None:
     """Return the question whether a run goes on after a tool's failure; None if none is asked."""
-    step, run = getattr(error, "agent_saga_step", None), running.get()
+    step, run = step_of(error), running.get()
     if run is None or run.on_tool_failure != "ask" or step is None:
         return None
     quiet = (ApprovalPending, ConfigurationError, RefusedError, seams.WaitingForEvent)

@@ -28,6 +28,7 @@ from workflows import Context, Workflow
 from workflows.events import Event
 
 from agent_saga.engine.boundary import current_scope
+from agent_saga.engine.endings import step_of
 from agent_saga.errors import ApprovalDenied, ApprovalPending
 from agent_saga_llamaindex import seams
 from agent_saga_llamaindex.asking import ApprovalGiven, asked_by
@@ -265,7 +266,7 @@ def _question(execution: Execution, error: Exception | None) -> Mapping[str, Any
         return None
     known = next(iter(execution.pending.values()), None)
     if known is None and isinstance(error, ApprovalPending) and error.question:
-        step = getattr(error, "agent_saga_step", None)
+        step = step_of(error)
         key = [step.tool.name, step.key[-1]] if step is not None and step.keyed else None
         return {**error.question, "step": key}
     return known

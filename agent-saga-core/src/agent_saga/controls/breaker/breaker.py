@@ -14,7 +14,6 @@ Rules of this part:
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from functools import partial
@@ -32,6 +31,7 @@ from agent_saga.domain.clock import SYSTEM_CLOCK, Clock
 from agent_saga.domain.commands import quoted, told_command
 from agent_saga.domain.records import Ev
 from agent_saga.errors import AgentSagaError, CircuitOpen, ConfigurationError, one_line
+from agent_saga.observe.logger import logger
 from agent_saga.state.base import Change, Docs, StateStore
 from agent_saga.state.memory import MemoryStateStore
 from agent_saga.wal.base import BaseWAL
@@ -40,7 +40,7 @@ from agent_saga.wal.os_port import restart_after_fork
 
 __all__ = ["BREAKER", "CircuitBreaker", "set_breaker"]
 
-log = logging.getLogger("agent_saga.controls")
+log = logger("agent_saga.controls")
 
 BREAKER: Final = "breaker"
 REFRESH: Final = 1.0

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import logging
 import shlex
 import time
 from collections.abc import Callable
@@ -33,6 +32,7 @@ from agent_saga.controls.humans.waiting import Ear, pause
 from agent_saga.controls.limits.moments import moment
 from agent_saga.domain.durations import ANSWER_WITHIN
 from agent_saga.errors import ConfigurationError, StateError, one_line
+from agent_saga.observe.logger import logger
 from agent_saga.plugins.process import process_plugins
 from agent_saga.state.base import one
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ApprovalGateway"]
 
-log = logging.getLogger("agent_saga.controls")
+log = logger("agent_saga.controls")
 
 SLACK: Final = 30.0
 """Seconds by which the engine's own bound is longer than the policy's: the store is asked last."""

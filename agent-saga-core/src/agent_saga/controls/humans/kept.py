@@ -9,7 +9,6 @@ Rules of this part:
 from __future__ import annotations
 
 import functools
-import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_saga.controls import given
@@ -19,6 +18,7 @@ from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.domain.commands import told_command
 from agent_saga.domain.records import Ev
 from agent_saga.errors import AgentSagaError, ApprovalError, ConfigurationError
+from agent_saga.observe.logger import logger
 from agent_saga.wal.encoding import masked
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Kept", "escaped", "id_of", "nobody", "note_of"]
 
-log = logging.getLogger("agent_saga.controls")
+log = logger("agent_saga.controls")
 _LONGEST_NOTE: Final = 2000
 
 

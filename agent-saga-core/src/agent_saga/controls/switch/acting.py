@@ -10,7 +10,6 @@ Rules of this part:
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_saga.controls import given
@@ -20,6 +19,7 @@ from agent_saga.controls.switch.store import SwitchStore
 from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.domain.records import Ev
 from agent_saga.errors import AgentSagaError, ConfigurationError
+from agent_saga.observe.logger import logger
 from agent_saga.wal.encoding import masked
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Acting", "Set"]
 
-log = logging.getLogger("agent_saga.controls")
+log = logger("agent_saga.controls")
 
 
 class Set(NamedTuple):

@@ -15,7 +15,6 @@ Rules of this part:
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -31,6 +30,7 @@ from agent_saga.errors import (
     StateError,
     StateUnavailable,
 )
+from agent_saga.observe.logger import logger
 
 if TYPE_CHECKING:
     from agent_saga.domain.clock import Clock
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GRACE", "KillSwitch", "set_kill_switch"]
 
-log = logging.getLogger("agent_saga.controls")
+log = logger("agent_saga.controls")
 
 GRACE: Final = 30.0
 """Seconds for which the last known state counts when the store cannot be read."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from agent_saga.controls.approvals import Approval, request_id
 from agent_saga.domain import identity
 from agent_saga.engine.asking import FAILURE_RULE, asked_about_failure
+from agent_saga.engine.endings import step_of
 from agent_saga.engine.tool import one_of
 from agent_saga.errors import (
     ApprovalDenied,
@@ -40,7 +41,6 @@ from agent_saga.wal.encoding import mac
 
 if TYPE_CHECKING:
     from agent_saga.engine.requests import Protocol
-    from agent_saga.engine.step import Step
     from agent_saga.engine.wrap import Invocation
     from agent_saga.kit.agent_kit import AgentKit
 
@@ -81,7 +81,7 @@ def failure_question(
         on_tool_failure: the run's policy.
         quiet: what is no failure of a tool in this framework, beside refusals and questions.
     """
-    step: Step | None = getattr(error, "agent_saga_step", None)
+    step = step_of(error)
     if step is None or on_tool_failure != "ask":
         return None
     if isinstance(error, (ApprovalPending, RefusedError, *FAULTS, *quiet)):
