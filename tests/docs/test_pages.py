@@ -31,9 +31,10 @@ def anchors(path):
 
 
 @pytest.mark.parametrize("path", pages.running(places.SHARED), ids=name)
-def test_the_blocks_of_a_page_run(path, tmp_path):
-    done = starting.page(path, tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_the_blocks_of_a_page_run_and_run_again_in_the_same_folder(path, tmp_path):
+    for _ in ("first", "again"):
+        done = starting.page(path, tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name)
