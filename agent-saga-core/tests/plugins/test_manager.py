@@ -91,6 +91,31 @@ def test_a_failed_load_fails_again(install: Install, manage: Manage) -> None:
             manager.plugins()
 
 
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit, RecursionError])
+def test_a_load_that_is_interrupted_is_made_anew(manage: Manage, interrupt: Any) -> None:
+    """Ctrl-C in the first boundary at a prompt: the next one is as if there had been none."""
+    interrupts = [interrupt]
+
+    class Interrupted(dict[str, Any]):
+        def items(self) -> Any:
+            for name, found in super().items():
+                if name == "second" and interrupts:
+                    raise interrupts.pop()
+                yield name, found
+
+    def undo() -> None: ...
+
+    manager = manage(AGENT_SAGA_LOAD_PLUGINS="")
+    manager._builtins = Interrupted(
+        first=plugin(saga_register_compensators=lambda registry: registry.add("acme.undo", undo)),
+        second=plugin(saga_guarantees=lambda: []),
+    )
+    with pytest.raises(interrupt):
+        manager.load()
+    assert [p.name for p in manager.plugins()] == ["first", "second"]
+    assert "acme.undo" in manager.handlers.compensators
+
+
 def test_two_distributions_with_one_plugin_name_are_both_named(
     install: Install, manage: Manage
 ) -> None:

@@ -210,8 +210,20 @@ class PluginManager:
         except AgentSagaError as error:
             self._failure = error
             raise
+        except BaseException:
+            self._begin_anew()
+            raise
         finally:
             self._loading = False
+
+    def _begin_anew(self) -> None:
+        """Forget a loading that was cut short (Ctrl-C, an alarm), so that the next one is whole.
+
+        What its plugins have registered stays: registering the same again changes nothing.
+        """
+        self._plugins.clear()
+        for name, _ in self._pluggy.list_name_plugin():
+            self._drop(name)
 
     def _load_all(self) -> None:
         for name, plugin in self._builtins.items():
