@@ -13,6 +13,7 @@ import pytest
 
 from agent_saga import Applied, FileWAL, NotApplied, SagaAborted, current_saga
 from agent_saga.engine.boundary import current_scope
+from agent_saga_testing.waiting import until
 
 
 def truthful(world, report):
@@ -638,3 +639,35 @@ def test_what_must_not_be_swallowed_leaves_a_boundary_as_it_came(mode, kit, worl
     else:
         assert not report.clean
         assert len(report.orphaned) == 1
+
+
+def test_a_saga_whose_loop_was_closed_while_a_tool_ran_is_released(kit, world):
+    """An idle thread of the pool keeps nothing of what it ran last, so the coroutine ends."""
+    began, goes_on = threading.Event(), threading.Event()
+
+    def slow():
+        began.set()
+        goes_on.wait(10)
+        return world.charge(1)
+
+    tool = kit.safe_tool(slow, "COMPENSABLE", name="slow")
+    sagas = []
+
+    async def agent():
+        async with kit.transaction() as saga:
+            sagas.append(saga)
+            await tool()
+
+    loop = asyncio.new_event_loop()
+    loop.create_task(agent())  # noqa: RUF006 - nobody keeps it, that is the point
+    while not began.is_set():
+        loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    del loop
+    goes_on.set()
+
+    def released():
+        gc.collect()
+        return sagas[0]._scope.saga.released
+
+    until(released)

@@ -20,8 +20,10 @@ from agent_saga import (
     SagaAborted,
     SagaClosed,
     SagaUnwinding,
+    current_saga,
     saga_scope,
 )
+from agent_saga.observe.correlation import SAGA_ID
 from agent_saga_testing.waiting import until
 
 
@@ -523,3 +525,46 @@ def test_a_boundary_object_may_be_used_again_and_by_several_tasks(kit, world, ch
     asyncio.run(main())
     assert len(world.charges) == 6
     assert len(world.refunds) == 3
+
+
+@pytest.mark.parametrize("detached", [False, True])
+def test_boundaries_that_are_left_in_another_order_leave_none_of_them_current(kit, world, detached):
+    """As generators do that are advanced in turn."""
+    pay = kit.safe_tool(world.charge, "COMPENSABLE", name="pay")
+
+    def run(**options):
+        with kit.transaction(**options) as saga:
+            yield saga
+        yield saga
+
+    first, second = run(), run(detached=detached)
+    outer, inner = next(first), next(second)
+    next(first)
+    current = current_saga()
+    assert (current.id if current else None) == (inner.id if detached else None)
+    next(second)
+    assert current_saga() is None
+    assert SAGA_ID.get() == ""
+    with kit.transaction() as saga:
+        pay(1)
+    assert saga.report.clean
+    assert saga.id not in (outer.id, inner.id)
+    assert world.amounts == [1]
+
+
+def test_a_boundary_that_is_left_over_an_open_one_ends_it_too(kit, world):
+    pay = kit.safe_tool(world.charge, "COMPENSABLE", name="pay")
+
+    def run():
+        with kit.transaction():
+            yield
+
+    with kit.transaction():
+        open_one = run()
+        next(open_one)
+    assert current_saga() is None
+    open_one.close()
+    assert current_saga() is None
+    with kit.transaction():
+        pay(1)
+    assert world.amounts == [1]

@@ -108,7 +108,7 @@ def test_a_load_that_is_interrupted_is_made_anew(manage: Manage, interrupt: Any)
     manager = manage(AGENT_SAGA_LOAD_PLUGINS="")
     manager._builtins = Interrupted(
         first=plugin(saga_register_compensators=lambda registry: registry.add("acme.undo", undo)),
-        second=plugin(saga_guarantees=lambda: []),
+        second=plugin(saga_on_event=lambda event: None),
     )
     with pytest.raises(interrupt):
         manager.load()

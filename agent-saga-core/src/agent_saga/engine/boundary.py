@@ -113,7 +113,6 @@ class Boundary:
         self.inside = inside
         self.scope: Scope | None = None
         self.report: RollbackReport | None = None
-        self._token: contextvars.Token[Scope | None] | None = None
         self._log_token: contextvars.Token[str] | None = None
         self._interrupts = False
 
@@ -136,7 +135,8 @@ class Boundary:
         else:
             scope = self._savepoint(outer, is_async=is_async)
         self.scope = scope
-        self._token = current_scope.set(scope)
+        scope.entered_from, scope.left = current_scope.get(), False
+        current_scope.set(scope)
         self._log_token = SAGA_ID.set(scope.saga.id)
         return scope
 
@@ -160,9 +160,22 @@ class Boundary:
         return scope
 
     def _close_context(self) -> None:
-        if self._token is not None:
-            reset(current_scope, self._token)
-        if self._log_token is not None:
+        """Make the scope outside current again, whatever order boundaries are left in.
+
+        Interleaved generators leave an outer boundary before an inner one. What is current in
+        another context, as when a coroutine is closed, stays.
+        """
+        scope, current = self.scope, current_scope.get()
+        if scope is None:
+            return
+        scope.left = True
+        if current is not None and current.saga is scope.saga and current.within(scope):
+            current_scope.set(scope.outside())
+        left_before = scope.entered_from is not None and scope.entered_from.left
+        if left_before:
+            outer = current_scope.get()
+            SAGA_ID.set("" if outer is None else outer.saga.id)
+        elif self._log_token is not None:
             reset(SAGA_ID, self._log_token)
 
     def enter(self) -> Scope:

@@ -154,6 +154,7 @@ class ToolPool:
                     self._idle -= 1
                 job = self._jobs.popleft()
             job.execute()
+            del job  # what it called, and who waits for that, does not live as long as the thread
 
     def abandoned(self, late: Callable[[Ending], None] | None) -> Callable[[Ending], None]:
         """Let another thread take the place of one whose job nobody waits for."""

@@ -28,13 +28,17 @@ class Scope:
         open: a new step may start in it.
         fenced: it is being undone.
         is_async: its boundary was entered with `async with`.
+        entered_from: the scope that was current when its boundary was entered, or None.
+        left: its boundary was left.
     """
 
     __slots__ = (
         "calls",
         "children",
+        "entered_from",
         "fenced",
         "is_async",
+        "left",
         "name",
         "open",
         "ordinals",
@@ -62,10 +66,19 @@ class Scope:
         self.ordinals: Counter[str] = Counter()
         self.unawaited: dict[int, Any] = {}
         self.report: RollbackReport | None = None
+        self.entered_from: Scope | None = None
+        self.left = False
 
     def within(self, scope: Scope) -> bool:
         """Say whether this scope is the given one or lies inside it."""
         return self.path[: len(scope.path)] == scope.path
+
+    def outside(self) -> Scope | None:
+        """Return the innermost scope round its boundary that was not left yet."""
+        outer = self.entered_from
+        while outer is not None and outer.left:
+            outer = outer.entered_from
+        return outer
 
     def subtree(self) -> list[Scope]:
         """Return this scope and every scope inside it."""
