@@ -228,3 +228,32 @@ def test_a_log_or_its_address_or_its_records_are_taken(path):
         verify_chain(3)
     with pytest.raises(ConfigurationError):
         verify_chain(["x"])
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_what_was_deleted_is_lost_and_was_not_taken_out_by_compaction(path, capsys, which):
+    folder = log_of(path, 400)
+    segments = sorted(folder.glob("seg-*"))
+    assert len(segments) > 2, "a segment is small enough for this test"
+    gone = sum(line.strip(b"\0") != b"" for line in segments[which].read_bytes().splitlines())
+    segments[which].unlink()
+    report = verify_chain(path)
+    [one] = [writer for writer in report.writers if writer.writer == folder.name]
+    assert not report
+    assert (one.left, one.lost) == (0, gone)
+    code, out = verified(path, capsys)
+    assert code == 1
+    assert f"{gone} LOST" in out
+    assert "compaction" not in out
+
+
+def test_what_left_without_an_attestation_is_lost(path):
+    folder = log_of(path, compacted=True)
+    whole = {one.writer: one for one in verify_chain(path).writers}[folder.name]
+    assert whole.left > 0
+    assert whole.lost == 0
+    for other in folder.parent.iterdir():
+        if other != folder:
+            shutil.rmtree(other)
+    one = {one.writer: one for one in verify_chain(path).writers}[folder.name]
+    assert (one.left, one.lost) == (0, whole.left)

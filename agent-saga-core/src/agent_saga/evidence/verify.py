@@ -4,7 +4,8 @@ Rules of this part:
 
 - One pass, with the memory of one piece of a segment, however long the log is. Nothing is changed.
 - A writer is intact only if each record follows from the one before it. A gap that compaction left
-  counts only if a COMPACTED record in a chain of this log attests it.
+  counts only if a COMPACTED record in a chain of this log attests it; whatever else is not there is
+  lost.
 - A claim names how far it had read other writers: who ends before that, or is not there, has lost
   records.
 - A torn end of a dead writer was never confirmed to anybody, and is not intact. One that lives may
@@ -28,7 +29,7 @@ from agent_saga.wal.base import BaseWAL
 from agent_saga.wal.directory import WRITERS, check_readable
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.format import Record, first_hash, hash_after, hash_bytes, parsed
-from agent_saga.wal.gaps import GAP, digest_of
+from agent_saga.wal.gaps import GAP, digest_of, gap_of
 from agent_saga.wal.os_port import OsPort
 from agent_saga.wal.reader import Damage, unreadable, writers_of
 from agent_saga.wal.scan import EnvelopeScan
@@ -76,8 +77,9 @@ class WriterReport(NamedTuple):
         writer: its id.
         state: "intact", or the worst kind of its problems.
         records: how many records are there.
-        left: how many records left by compaction.
+        left: how many records left by compaction, as is attested.
         problems: what is not as it was written.
+        lost: how many records are not there and did not leave by compaction.
     """
 
     writer: str
@@ -85,6 +87,7 @@ class WriterReport(NamedTuple):
     records: int
     left: int
     problems: list[Problem]
+    lost: int = 0
 
 
 class ChainReport(NamedTuple):
@@ -239,25 +242,32 @@ class _Pass:
 
     def judge(self) -> WriterReport:
         """Compare with what the others say, and report."""
-        self.problems += _unattested(self.writer, self.gaps, self._seen.attested)
+        mismatches, left = _unattested(self.writer, self.gaps, self._seen.attested)
+        self.problems += mismatches
         read_to = self._seen.read_to.get(self.writer, 0)
         if read_to > self.last:
             reason = f"another writer had read it up to {read_to}, and it ends at {self.last}"
             self.problems.append(Problem(MISSING, "", 0, self.last + 1, reason))
-        left = max(self.last - self.records, 0)
-        return WriterReport(self.writer, _worst(self.problems), self.records, left, self.problems)
+        lost = max(self.last - self.records - left, 0)
+        if lost and not self.problems:
+            reason = f"{lost} records are missing, and nothing attests that they left"
+            self.problems.append(Problem(MISSING, "", 0, 0, reason))
+        state = _worst(self.problems)
+        return WriterReport(self.writer, state, self.records, left, self.problems, lost)
 
 
 def _unattested(
     writer: str, gaps: dict[str, list[bytes]], attested: set[tuple[str, str]]
-) -> list[Problem]:
-    """Return the files of a writer from which records left that nothing attests."""
+) -> tuple[list[Problem], int]:
+    """Return the files of a writer of which nothing attests what left, and how many left others."""
     reason = "records left this file, and no COMPACTED record attests it"
-    return [
-        Problem(MISMATCH, name, 0, 0, reason)
-        for name, lines in gaps.items()
-        if (writer, digest_of(writer, lines)) not in attested
-    ]
+    problems, left = [], 0
+    for name, lines in gaps.items():
+        if (writer, digest_of(writer, lines)) in attested:
+            left += sum(gap.last - gap.first + 1 for gap in map(gap_of, lines) if gap is not None)
+        else:
+            problems.append(Problem(MISMATCH, name, 0, 0, reason))
+    return problems, left
 
 
 def _check_is_log(path: str, port: OsPort) -> None:

@@ -53,6 +53,7 @@ def _print(report: ChainReport) -> None:
 
 def _writer(one: WriterReport) -> list[str]:
     left = f", {one.left} taken out by compaction" if one.left else ""
+    left += f", {one.lost} LOST" if one.lost else ""
     lines = [f"writer {printable(one.writer)}: {one.state}, {counted(one.records, 'record')}{left}"]
     for problem in one.problems:
         place = f" ({problem.segment}, byte {problem.offset})" if problem.segment else ""
