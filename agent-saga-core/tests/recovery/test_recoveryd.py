@@ -141,7 +141,7 @@ def undo(what, *, idempotency_key):
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_as_a_service_it_waits_for_a_log_recovers_and_ends_on_a_signal(log, tmp_path, number):
     (tmp_path / "handlers_of_the_test.py").write_text(HANDLERS)
     health, undone = tmp_path / "health.json", tmp_path / "undone"

@@ -29,6 +29,7 @@ class Exit(IntEnum):
     USAGE = 2
     NOTHING_VERIFIABLE = 3
     REFUSED = 4
+    HUNG_UP = 129
     INTERRUPTED = 130
     TERMINATED = 143
 
@@ -50,6 +51,10 @@ MEANINGS: Final[dict[Exit, tuple[str, str]]] = {
     Exit.REFUSED: (
         "refused",
         "It was understood and refused; nothing was run, and nothing was changed.",
+    ),
+    Exit.HUNG_UP: (
+        "hung up",
+        "The terminal went away. What was begun is in the log; the same command goes on with it.",
     ),
     Exit.INTERRUPTED: (
         "interrupted",

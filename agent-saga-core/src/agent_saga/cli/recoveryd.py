@@ -2,8 +2,8 @@
 
 Rules of this part:
 
-- It ends on SIGTERM and SIGINT after the saga that it is working on. It may start before there is
-  a log, and says so; at a path where something else stands it does not start.
+- It ends on SIGTERM, SIGINT and SIGHUP after the saga that it is working on. It may start before
+  there is a log, and says so; at a path where something else stands it does not start.
 - `--once` makes one pass that does not wait, and exits like `agent-saga recover`.
 - A saga whose inverses are not registered here waits for a daemon that has them; it is logged and
   told in the health file, and the others go on. `--once` is refused if it could do nothing else.
@@ -133,6 +133,9 @@ def _stop_on_signals(daemon: RecoveryDaemon) -> None:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
+    hangup = getattr(signal, "SIGHUP", signal.SIGTERM)
+    if signal.getsignal(hangup) is not signal.SIG_IGN:
+        signal.signal(hangup, stop)
 
 
 def _write_health(path: Path, result: Result | None) -> None:
