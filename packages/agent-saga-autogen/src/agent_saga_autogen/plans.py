@@ -227,9 +227,9 @@ def _gone_on_with(asked: Asked, state: State, *, asks: bool) -> Plan:
         raise ConfigurationError(f"The state is of the saga {saga!r}, and not of {asked.key!r}.")
     kept, where = log.awaits(saga), log.state(saga)
     if not isinstance(kept, Mapping) or kept.get("mark") != state.mark:
-        raise _ended(saga, "does not wait for what the state waits for: it has gone further")
+        raise _ended(log, saga, "does not wait for what the state waits for: it has gone further")
     if where not in _GOES_ON:
-        raise _ended(saga, f"is {where.value if where else 'gone'}")
+        raise _ended(log, saga, f"is {where.value if where else 'gone'}")
     check_digest(state, kept)
     answers = RunAnswers(kept)
     if asked.resume is not None:
@@ -237,10 +237,10 @@ def _gone_on_with(asked: Asked, state: State, *, asks: bool) -> Plan:
     return Plan(asked, saga_id=saga, answers=answers, kept=kept, state=state)
 
 
-def _ended(saga: str, how: str) -> SagaClosed:
+def _ended(log: Recorded, saga: str, how: str) -> SagaClosed:
     return SagaClosed(
         f"The saga {saga!r} {how}.",
         rule="ended",
         reason="a state is gone on with once",
-        fix="Begin a new run. See `agent-saga list` for what waits.",
+        fix=f"Begin a new run. What waits is told by: {log.command('list')}",
     )

@@ -61,7 +61,7 @@ def check_program(thread: Thread, recorded: Recorded, inside: str, *, resuming: 
             f"The last run of thread {thread.id!r} is a part of saga {program}, a boundary of the "
             f"program that is {state.value}.",
             fix="Go on with the thread when that boundary has ended; if its process is dead, let "
-            "recovery end it (agent-saga recover).",
+            f"recovery end it: {recorded.command('recover --import MODULE')}",
         )
     if state is not None and not thread.begins_branch:
         threads.check_ended(thread, program, state, resuming=resuming)

@@ -22,6 +22,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.errors import InvalidUpdateError
 
 from agent_saga.domain import identity
+from agent_saga.domain.commands import quoted
 from agent_saga.domain.lifecycle import SagaState
 from agent_saga.domain.report import RollbackReport
 from agent_saga.engine.boundary import last_reports
@@ -246,7 +247,7 @@ def _rolled_back(thread: Thread, log: Recorded, graph: str, by: str, reason: str
     lineage = Lineage(thread, node_sagas.checkpoints_of(log, thread.id))
     sagas = [(found, log.rebuilt(found)) for found in owners.sagas_of(thread, graph, log)]
     _check_missing(thread, lineage, sagas)
-    parts = [_after(found, saga, lineage) for found, saga in reversed(sagas)]
+    parts = [_after(log, found, saga, lineage) for found, saga in reversed(sagas)]
     chosen = [part for part in parts if part.steps]
     for part in chosen:
         check_steps(log.place, part.found, part.steps)
@@ -272,17 +273,18 @@ def _add(whole: RollbackReport, report: RollbackReport) -> None:
     whole.outcome = report.outcome
 
 
-def _after(found: Found, saga: Saga, lineage: Lineage) -> Part:
+def _after(log: Recorded, found: Found, saga: Saga, lineage: Lineage) -> Part:
     """Return the steps of a saga that stand and did not lead to the target."""
     sides = {step: lineage.side(saga.steps[step], saga) for step in found.view.steps}
     standing = [step for step in sides if stands(found, step)]
     unplaced = [step for step in standing if sides[step] is Side.UNPLACED]
     if unplaced:
         names = ", ".join(Part(found, saga, unplaced).names())
+        undo = f"undo {quoted(found.id)} --by NAME --reason WHY --import MODULE"
         raise UndoRefused(
             f"Saga {found.id} has effects of which nobody can say whether they came before that "
             f"checkpoint, since their own was lost or dropped: {names}.",
-            fix="Go on with the thread until the run ends, or undo the whole saga "
-            f"(agent-saga undo {found.id} --by NAME --reason WHY --import MODULE).",
+            fix="Go on with the thread until the run ends, or undo the whole saga: "
+            f"{log.command(undo)}",
         )
     return Part(found, saga, [step for step in standing if sides[step] not in _STAYS])

@@ -249,7 +249,7 @@ def _saga_waiting_for(calls: list[str], log: Recorded) -> str:
         "No saga waits for what the state waits for.",
         rule="ended",
         reason="it was gone on with already and has ended, or it is a state of another log",
-        fix="A state is gone on with once. See `agent-saga list` for what waits.",
+        fix=f"A state is gone on with once. What waits is told by: {log.command('list')}",
     )
 
 

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 from agent_saga.domain import identity
+from agent_saga.domain.commands import told_command
 from agent_saga.domain.effective import facts_of
 from agent_saga.domain.lifecycle import SagaState
 from agent_saga.domain.records import Ev
@@ -15,6 +16,7 @@ from agent_saga.recovery.claim import Place
 from agent_saga.recovery.proofs import Proofs
 from agent_saga.recovery.rebuild import rebuilt
 from agent_saga.recovery.survey import Found, look, look_at, survey
+from agent_saga.recovery.vanished import KnownSagas
 from agent_saga.runtime.composition import Runtime
 from agent_saga.state.base import StateStore
 from agent_saga.wal.departed import has_departed
@@ -37,13 +39,14 @@ class Recorded:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._found: dict[str, Found | None] = {}
+        self._proofs = Proofs(KnownSagas(lambda: self._runtime.store))
 
     @property
     def place(self) -> Place:
         """Where sagas of the log are undone."""
         engine = self._runtime.engine()
         bounded = engine.timing._replace(undo_bounded=True, wait_to_settle=True)
-        return Place(engine.with_timing(bounded), self._wal, self._runtime.store, Proofs())
+        return Place(engine.with_timing(bounded), self._wal, self._runtime.store, self._proofs)
 
     @property
     def _wal(self) -> FileWAL:
@@ -55,6 +58,14 @@ class Recorded:
                 fix="Give the kit wal='a path'.",
             )
         return wal
+
+    def command(self, words: str) -> str:
+        """Return a command for a person to type, about this log.
+
+        Args:
+            words: what follows `agent-saga`; everything foreign in it is quoted.
+        """
+        return told_command(words, self._wal.path)
 
     def state(self, saga: str) -> SagaState | None:
         """Return where a saga stands; None when it left no record."""
