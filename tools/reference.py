@@ -27,6 +27,7 @@ from agent_saga import errors
 from agent_saga.cli.exits import MEANINGS
 from agent_saga.cli.main import program
 from agent_saga.cli.recoveryd import program as recoveryd
+from agent_saga.domain.durations import YEAR
 from agent_saga.domain.records import NEEDS, Ev, Need
 from agent_saga.engine.tool import declare
 from agent_saga.plugins import specs
@@ -231,7 +232,8 @@ def _settings() -> Iterator[str]:
     yield "# Settings"
     yield (
         "Every default. A setting is given by its environment variable, or as "
-        "`AgentKit(…, settings=Settings(name=value))`; `agent-saga doctor` prints what holds."
+        "`AgentKit(…, settings=Settings(name=value))`; `agent-saga doctor` prints what holds. "
+        f"A span of time is a number of seconds, at most {YEAR:.0f} (a year of 366 days)."
     )
     rows = [
         (f"`{row.name}`", f"`{row.variable}`", row.default, row.meaning) for row in defaults_table()

@@ -77,7 +77,7 @@ def without_lock(log: Any) -> Path:
     open_saga(log)
     log.close()
     lock = log.path / "writers" / log.writer / "lock"
-    lock.unlink()
+    lock.rename(log.path.with_name("taken away"))  # so that no file made later gets its number
     return Path(lock)
 
 
@@ -95,6 +95,9 @@ def test_a_lost_lock_is_a_matter_for_a_person(cli: Cli, without_lock: Path) -> N
     assert status["writers"]["attention"]
     assert list(status["writers"]["untold"]) == [without_lock.parent.name]
     assert status["sagas"]["untold"] == ["saga-1"]
+    assert status["queue"]["attention"], "as the queue itself says"
+    assert status["queue"]["untold"] == ["saga-1"]
+    assert "nothing needs a human" not in cli("status").out
     assert [one["saga"] for one in cli("queue", "list", "--json").document["untold"]] == ["saga-1"]
     doctor = cli("doctor")
     assert (doctor.code, f"touch {shlex.quote(str(without_lock))}" in doctor.out) == (1, True)
@@ -114,3 +117,16 @@ def test_what_is_told_to_do_about_a_lost_lock_lets_recovery_go_on(
     assert cli("recover").code == 0
     assert refunds == ["refunded"]
     assert cli("status").code == 0
+
+
+def test_a_process_of_which_nothing_is_told_has_no_number(cli: Cli, log: Any) -> None:
+    open_saga(log)
+    for segment in log.path.rglob("seg-*"):
+        segment.unlink()
+    told = cli("status").out
+    assert f"{log.writer}: a process" in told
+    assert "None" not in told
+    (log.path / "writers" / log.writer / "lock").unlink()
+    told = cli("status").out
+    assert "When the process that wrote there has ended" in told
+    assert "None" not in told

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from agent_saga import Compensation, SagaAborted, SagaFenced
+from agent_saga import AgentKit, Compensation, SagaAborted, SagaFenced
 from agent_saga.controls.control import Control
 from agent_saga.controls.installed import INSTALLED
 
@@ -93,6 +93,30 @@ def test_a_fence_of_the_whole_writer_holds_for_every_saga(mode, kit, world, char
 
     assert isinstance(mode.attempt(kit, body).cause, SagaFenced)
     assert world.charges == []
+
+
+def test_a_lost_lock_is_told_as_such_and_not_as_a_takeover(mode, tmp_path, world):
+    kit = AgentKit("k", wal=str(tmp_path / "log"))
+
+    @kit.tool("COMPENSABLE")
+    def act() -> int:
+        world.charges.append(1)
+        return 1
+
+    @act.undo
+    def unact(result):
+        pass
+
+    async def body(saga):
+        await mode.call(act)
+        [lock] = (tmp_path / "log").rglob("lock")
+        lock.unlink()
+        await mode.call(act)
+
+    error = mode.attempt(kit, body)
+    assert isinstance(error.cause, SagaFenced)
+    assert "lock" in error.cause.message
+    assert "has taken over" not in error.cause.message
 
 
 class Slow(Control):

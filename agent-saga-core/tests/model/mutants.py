@@ -45,7 +45,7 @@ def no_lock(patch: Any) -> None:
 
 def epoch_not_atomic(patch: Any) -> None:
     """Whoever wants a saga raises its epoch to what it likes."""
-    patch.setattr(claiming, "_raised", lambda place, found: found.effective.highest + 1)
+    patch.setattr(claiming, "raised", lambda place, found: found.effective.highest + 1)
     patch.setattr(claiming, "_dead_owner", lambda *args: contextlib.nullcontext())
 
 

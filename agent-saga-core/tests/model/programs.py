@@ -26,8 +26,8 @@ from agent_saga.recovery.claim import Place
 from agent_saga.recovery.daemon import Daemon
 from agent_saga.recovery.proofs import Proofs
 from agent_saga.recovery.queue import cases_in, retry_case
+from agent_saga.recovery.vanished import KnownSagas
 from agent_saga.runtime.composition import Runtime
-from agent_saga.state.claims import claim_key
 
 SETTINGS = Settings(
     settle=0.0, settle_after=5.0, inverse_delay=0.0, inverse_attempts=2, on_unsettled="warn"
@@ -242,7 +242,7 @@ def _place(process: Process) -> Place:
     wal = ModelWAL(stage().log, process)
     runtime = Runtime(wal=wal, settings=SETTINGS)
     runtime.store = ModelStore(process)
-    proofs = Proofs(lambda saga: runtime.store.get(claim_key(saga)))
+    proofs = Proofs(KnownSagas(lambda: runtime.store))
     return Place(runtime.engine(), wal, runtime.store, proofs)
 
 

@@ -347,5 +347,9 @@ class ModelStore(MemoryStateStore):
         self.process.stop("look into the store")
         return self.stage.store.get(key, **options)
 
+    def scan(self, prefix: str = "", **options: Any) -> Any:
+        """Look for marks: no moment of its own, as the log is looked at after it."""
+        return self.stage.store.scan(prefix)
+
     def close(self) -> None:
         """The store is shared."""

@@ -189,14 +189,15 @@ def test_a_saga_that_somebody_ends_meanwhile_is_no_case(log: Log, world: World) 
     """Two daemons at once: what one has read is old when it asks the store."""
     crashed(log)
     first, second = log.daemon(), log.daemon()
-    looked = second._proofs._claim_of
-    assert looked is not None
+    known = second._proofs._sagas
+    assert known is not None
+    looked = known.claim
 
     def meanwhile(saga: str) -> Any:
         first.recover_all()
         return looked(saga)
 
-    second._proofs._claim_of = meanwhile
+    known.claim = meanwhile  # type: ignore[method-assign]
     result = second.recover_all()
     assert [one for one in result.sagas if one.needs_human] == []
     assert world.undone == ["a"]

@@ -91,7 +91,7 @@ def left(log: Log, words: tuple[str, ...], steps: str = "abc") -> None:
 @pytest.mark.guarantee("RECOVER-22")
 @pytest.mark.crash
 @pytest.mark.parametrize("words", [RECOVER, UNDO, RETRY], ids=lambda words: words[0])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_lets_the_inverse_that_runs_end_and_begins_no_other(
     log: Log, tmp_path: Path, words: tuple[str, ...], number: signal.Signals
 ) -> None:
@@ -102,6 +102,8 @@ def test_a_signal_lets_the_inverse_that_runs_end_and_begins_no_other(
         run.send_signal(number)
         assert run.stderr is not None
         assert "Stopping as soon as the inverse that runs has ended." in run.stderr.readline()
+        if number == signal.SIGHUP:
+            run.send_signal(number)  # the kernel sends one, and the shell another
         command.go.touch()
         out, err = run.communicate(timeout=60)
     assert run.returncode == 128 + number
@@ -122,6 +124,20 @@ def test_a_signal_lets_the_inverse_that_runs_end_and_begins_no_other(
 
 def command_steps(words: tuple[str, ...]) -> str:
     return "abcz" if words is RECOVER else "abc"
+
+
+@pytest.mark.crash
+def test_what_runs_under_nohup_does_not_end_with_the_terminal(log: Log, tmp_path: Path) -> None:
+    left(log, UNDO)
+    command = Command(log, tmp_path, UNDO)
+    command.words = ["/bin/sh", "-c", f"trap '' HUP; exec {shlex.join(command.words)}"]
+    with command.start() as run:
+        command.until("begin c")
+        run.send_signal(signal.SIGHUP)
+        command.go.touch()
+        run.communicate(timeout=60)
+    assert run.returncode == 0
+    assert log.view().clean
 
 
 @pytest.mark.crash
@@ -156,8 +172,9 @@ def test_a_second_signal_cuts_and_what_it_cut_is_not_repeated(log: Log, tmp_path
             run.send_signal(signal.SIGINT)
             assert run.stderr is not None
             assert run.stderr.readline()
-        run.communicate(timeout=60)
+        out, _ = run.communicate(timeout=60)
     assert run.returncode == 130
+    assert "KeyboardInterrupt" in out, "the reason is told"
     command.go.touch()
     assert log.states()["c"] == "COMPENSATION_UNKNOWN"
     again = Command(log, tmp_path, RECOVER).start()

@@ -14,11 +14,13 @@ from agent_saga import AgentKit, FileWAL
 from agent_saga.domain.records import Ev
 from agent_saga.errors import ClaimRefused, RecoveryError, SagaFenced, StateError, WALError
 from agent_saga.recovery import claim as claiming
+from agent_saga.recovery import epochs
 from agent_saga.recovery import proofs as proving
 from agent_saga.recovery.claim import claimed
 from agent_saga.recovery.recover import recover_one
 from agent_saga.recovery.survey import survey
 from agent_saga.state.address import open_state
+from agent_saga.state.base import one as one_of
 from agent_saga.state.claims import claim_key
 from agent_saga.wal.lock import LOCK_FILE
 from agent_saga.wal.os_port import OsPort
@@ -182,7 +184,7 @@ def test_a_call_that_is_known_to_have_ended_keeps_nobody(log, world):
 # --- a claimer that dies --------------------------------------------------------------------------
 
 MOMENTS = {
-    "before the epoch is raised": "_raised",
+    "before the epoch is raised": "raised",
     "between the epoch and the fence": "_read_to_the_end",
     "between the fence and the claim": "_announced",
 }
@@ -205,7 +207,7 @@ def test_a_claimer_that_is_killed_keeps_nobody_from_going_on(
 
     with monkeypatch.context() as dying:
         dying.setattr(claiming, MOMENTS[moment], killed)
-        dying.setattr(claiming, "_withdraw", lambda *args: None)
+        dying.setattr(claiming, "withdraw", lambda *args: None)
         dying.setattr(claiming, "_let_go", lambda *args: None)
         with pytest.raises(Killed):
             first.recover_all()
@@ -325,14 +327,14 @@ def test_of_two_claimers_at_once_one_gets_the_saga(log, world, monkeypatch, stat
     past.die()
     monkeypatch.setattr(claiming, "_claiming", _Many())
     both = threading.Barrier(2, timeout=20)
-    seen = claiming._seen
+    seen = epochs._seen
 
     def meets(*args):
         answer = seen(*args)
         both.wait()
         return answer
 
-    monkeypatch.setattr(claiming, "_seen", meets)
+    monkeypatch.setattr(epochs, "_seen", meets)
     if state in ("RUNNING", "UNWINDING"):
         monkeypatch.setattr(claiming, "_dead_owner", lambda *args: claiming.contextlib.ExitStack())
     got, refused = [], []
@@ -444,7 +446,7 @@ def test_a_store_behind_the_log_is_rebuilt_from_the_log(log, world):
         document = store.get(claim_key(SAGA))
         store.transact(
             [claim_key(SAGA)],
-            claiming.one(claim_key(SAGA), lambda doc: ({**document, "epoch": 1}, None)),
+            one_of(claim_key(SAGA), lambda doc: ({**document, "epoch": 1}, None)),
         )
     with claimed(place_of(log.daemon()), SAGA, reason="operator", by="x") as claim:
         assert claim.epoch == 3
@@ -484,7 +486,10 @@ def test_records_that_the_store_knows_and_the_log_has_lost_forbid_acting(log, wo
 def test_the_claim_is_cleared_when_the_saga_has_ended(log):
     one_dead(log)
     outcomes(log.daemon())
-    assert stored(log) == {"epoch": 2, "owner": None, "deadline": None, "ended": True}
+    doc = stored(log)
+    last = log.found().effective.records[-1]
+    assert doc.pop("last") == {"writer": last.writer, "seq": last.seq}
+    assert doc == {"epoch": 2, "owner": None, "deadline": None, "ended": True}
 
 
 # --- what a fenced owner writes afterwards --------------------------------------------------------

@@ -224,6 +224,28 @@ def test_a_case_that_came_of_it_is_retried_for_the_same_steps(log: Log, world: W
     assert log.view().state.value == "COMMITTED"
 
 
+def test_a_closed_one_tells_what_stands_of_it(
+    log: Log, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(what: str, *, idempotency_key: str) -> None:
+        raise ValueError
+
+    compensator("fails")(fails)
+    past = log.past().begin()
+    past.applied("a")
+    past.applied("b", handler="fails")
+    past.end(Ev.SAGA_COMMITTED, unsettled=[])
+    past.die()
+    assert undo(log, "a").outcome == "needs a human"
+    log.daemon().close_case(SAGA, by="ann", reason="by hand")
+    log.close()
+    assert main(["show", SAGA, "--wal-path", str(log.path)]) == 0
+    told = capsys.readouterr().out
+    stands = "Took effect, and stands; a person closed the saga:\n  - tool_a [a]\n"
+    assert stands in told
+    assert "Nothing stands" not in told
+
+
 def test_a_recorded_end_that_no_such_undoing_came_before_is_a_fault(log: Log) -> None:
     past = log.past().begin()
     past.applied("a")

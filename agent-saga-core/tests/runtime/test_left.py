@@ -66,6 +66,17 @@ def test_what_waits_for_its_program_is_not_said(
     assert said(path, caplog) == []
 
 
+def test_a_suspended_saga_beyond_its_deadline_is_not_said_to_have_died(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "log"
+    late = {"reason": "x", "deadline": 1, "at_deadline": "undo"}
+    dead(path, "late", (Ev.SAGA_SUSPENDED, late))
+    [told] = said(path, caplog)
+    assert "1 saga suspended beyond a deadline: agent-saga recover" in told
+    assert "died" not in told
+
+
 def test_what_lives_is_not_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     wal = FileWAL(tmp_path / "log")
     wal.append(Ev.SAGA_BEGIN, saga="s", epoch=1, payload={"about": {"name": "x", "labels": {}}})

@@ -9,7 +9,7 @@ import difflib
 import stat
 from typing import TYPE_CHECKING
 
-from agent_saga.domain.commands import recover_command
+from agent_saga.domain.commands import queue_command, recover_command
 from agent_saga.recovery.hold import hold_text
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ __all__ = [
     "folder_finding",
     "handler_findings",
     "held_findings",
+    "lost_findings",
     "stranger_finding",
     "variable_findings",
 ]
@@ -164,6 +165,19 @@ def held_findings(held: Iterable[Hold], log: str) -> list[Finding]:
             f"Start its program again, or undo it now: {recover_command(log, '--undo-held')}",
         )
         for hold in held
+    ]
+
+
+def lost_findings(lost: Iterable[tuple[str, str]], log: str) -> list[Finding]:
+    """Name the sagas of which the log has lost everything.
+
+    Args:
+        lost: each with the reason.
+        log: the log's path.
+    """
+    return [
+        Finding(PROBLEM, f"Saga {saga} is lost: {why}.", queue_command(saga, log))
+        for saga, why in lost
     ]
 
 

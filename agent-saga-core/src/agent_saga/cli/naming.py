@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Final
 from agent_saga.cli.output import counted, printable
 from agent_saga.cli.place import wal_option
 from agent_saga.cli.story import moment
+from agent_saga.cli.vanished import meant, vanished
 from agent_saga.domain import identity
+from agent_saga.domain.commands import queue_command
 from agent_saga.errors import Ambiguous, NotFound
 from agent_saga.wal.departed import has_departed
 
@@ -39,6 +41,12 @@ def saga_meant(log: LogView, wanted: str) -> SagaView:
     if len(found) == 1:
         return found[0]
     if not found:
+        lost = meant(vanished(log.path, log.sagas), wanted)
+        if lost is not None:
+            raise NotFound(
+                f"The log tells nothing of the saga {_quoted(lost.id)}: {lost.lost}.",
+                fix=queue_command(lost.id, str(log.path)),
+            )
         ids = (wanted, identity.saga_id_of(wanted))
         gone = any(has_departed(str(log.path), saga) for saga in ids)
         why = " It left the log by compaction: it had ended well long ago." if gone else ""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from agent_saga.cli.output import printable
 from agent_saga.cli.owners import DEAD, UNTOLD
-from agent_saga.domain.lifecycle import StepState
+from agent_saga.domain.lifecycle import SagaState, StepState
 from agent_saga.domain.words import SAGA_WORDS, STEP_WORDS
 from agent_saga.recovery.suspended import HOLD, UNDO, after_deadline
 
@@ -45,11 +45,25 @@ def standing_lines(view: SagaView) -> list[str]:
         lines += ["May stand:", *[_line(step, STEP_WORDS[step.state]) for step in view.standing]]
     if view.kept:
         lines += ["Stands for ever, as approved:", *[_line(step, "") for step in view.kept]]
+    left = _left_as_it_was(view)
+    if left:
+        lines += [
+            "Took effect, and stands; a person closed the saga:",
+            *[_line(s, "") for s in left],
+        ]
     if view.faults:
         lines += ["Wrong with its records:", *[f"  - {printable(fault)}" for fault in view.faults]]
     if not lines and view.ended:
         lines.append("Nothing stands that was neither undone nor declared.")
     return lines
+
+
+def _left_as_it_was(view: SagaView) -> list[StepView]:
+    """Return the steps of a closed saga that stand since nothing tried to undo them."""
+    if view.state is not SagaState.CLOSED:
+        return []
+    done = [step for step in view.steps.values() if step.state is StepState.COMMITTED]
+    return [step for step in done if not (step.reversible or step.nothing)]
 
 
 def done_lines(view: SagaView) -> list[str]:

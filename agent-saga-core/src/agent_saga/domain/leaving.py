@@ -48,7 +48,13 @@ def may_leave(saga: str, records: list[Any], before: int, living: Container[str]
 
 
 def is_named(records: Iterable[WrittenRecord]) -> bool:
-    """Say whether its user gave a saga an id of its own."""
+    """Say whether its user gave a saga an id of its own, or somebody claimed it.
+
+    Then others than the log may know of it.
+    """
+    records = list(records)
+    if any(record.event == Ev.SAGA_CLAIM for record in records):
+        return True
     for record in records:
         if record.event == Ev.SAGA_BEGIN:
             about = facts_of(record).get("about")

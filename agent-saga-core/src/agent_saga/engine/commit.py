@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 from agent_saga.domain.lifecycle import STEP_STANDS, SagaState, StepState
 from agent_saga.domain.records import Ev
 from agent_saga.engine import journal
+from agent_saga.engine.known import tell_ended
 from agent_saga.engine.requests import Durable, Protocol, StepEnded
 from agent_saga.engine.settle import settle_unknown
 from agent_saga.engine.unwind import release
-from agent_saga.errors import RefusedError, ReplayConflict, SagaUnwinding, WALError
+from agent_saga.errors import RefusedError, ReplayConflict, SagaUnwinding, WALError, said_by
 from agent_saga.observe.logger import logger
 from agent_saga.observe.metrics import UNSETTLED_STEPS
 
@@ -87,6 +88,7 @@ def commit(saga: Saga) -> Protocol[Committed]:
         saga.engine.wal.check_fence(saga.id, saga.epoch, seq)
     except (WALError, RefusedError) as trouble:
         return _not_durable(saga, report, trouble)
+    yield from tell_ended(saga, seq, settled=report.clean)
     return Committed(report, cut)
 
 
@@ -170,6 +172,6 @@ def _not_durable(saga: Saga, report: RollbackReport, trouble: BaseException) -> 
             report.unresolved.append(step.line("it happened, and the commit is not durable"))
     report.unsettled.clear()
     report.outcome = "RELEASED"
-    report.notes.append(f"the commit could not be made durable: {trouble}")
+    report.notes.append(f"the commit could not be made durable: {said_by(trouble)}")
     release(saga.root, type(trouble).__name__)
     return Committed(report, trouble, done=False)

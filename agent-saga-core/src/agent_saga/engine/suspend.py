@@ -8,7 +8,8 @@ Rules of this part:
 - A log that ends with this process holds nothing that could be resumed.
 - Steps in flight are waited for, bounded. A call that is still running, or a step whose inverse has
   no name, cannot be suspended: another process could not undo it.
-- SAGA_SUSPENDED is durable, and the fence is checked after it, before the caller is told.
+- SAGA_SUSPENDED is durable, and the fence is checked after it, before the store and the caller are
+  told.
 - The record holds the deadline and what happens at it; the resume and the deadline race on one
   atomic claim.
 """
@@ -22,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 from agent_saga.domain.lifecycle import StepState
 from agent_saga.domain.records import Ev
 from agent_saga.engine import journal
+from agent_saga.engine.known import tell_suspended
 from agent_saga.engine.requests import Durable, Protocol, StepEnded
 from agent_saga.engine.unwind import release
-from agent_saga.errors import NotSuspendable, RefusedError, SuspendRequested, WALError
+from agent_saga.errors import NotSuspendable, RefusedError, SuspendRequested, WALError, said_by
 
 if TYPE_CHECKING:
     from agent_saga.domain.report import RollbackReport
@@ -66,7 +68,7 @@ def left_to_recovery(saga: Saga, trouble: BaseException) -> RollbackReport:
     """Return the report of a saga of which it is not certain that it is suspended."""
     report = saga.new_report()
     report.outcome = "RELEASED"
-    report.notes.append(f"that it is suspended could not be made durable: {trouble}")
+    report.notes.append(f"that it is suspended could not be made durable: {said_by(trouble)}")
     for step in saga.steps_of(saga.root):
         if not step.tool.reversible and step.state is not StepState.NOT_APPLIED:
             report.unresolved.append(step.line("it is not certain that it is suspended"))
@@ -101,12 +103,13 @@ def suspend(saga: Saga, request: SuspendRequested) -> Protocol[BaseException | N
 
 
 def _recorded(saga: Saga, request: SuspendRequested) -> Protocol[BaseException | None]:
+    deadline = clock_us(saga) + int(request.deadline * 1_000_000)
     try:
         seq = journal.saga_event(
             saga,
             Ev.SAGA_SUSPENDED,
             reason=request.message,
-            deadline=clock_us(saga) + int(request.deadline * 1_000_000),
+            deadline=deadline,
             at_deadline=request.at_deadline,
             awaits=request.awaits,
             **_calls_told(saga),
@@ -116,6 +119,8 @@ def _recorded(saga: Saga, request: SuspendRequested) -> Protocol[BaseException |
             saga.engine.wal.check_fence(saga.id, saga.epoch)
     except (WALError, RefusedError) as trouble:
         return trouble
+    if cut is None:
+        yield from tell_suspended(saga, seq, deadline)
     return cut
 
 

@@ -27,11 +27,12 @@ from agent_saga.domain.report import RollbackReport, StepLine
 from agent_saga.engine import interrupts, journal
 from agent_saga.engine.inverse import Undone, run_inverse, tried_before
 from agent_saga.engine.judging import kept_from_undoing
+from agent_saga.engine.known import tell_ended
 from agent_saga.engine.outcome import unusable
 from agent_saga.engine.requests import Durable, Protocol, StepEnded
 from agent_saga.engine.saga import undo_order
 from agent_saga.engine.settle import quiet, settle_unknown, wait_until_quiet
-from agent_saga.errors import AgentSagaError, OutcomeUnknown, RefusedError, WALError
+from agent_saga.errors import AgentSagaError, OutcomeUnknown, RefusedError, WALError, said_by
 from agent_saga.observe.logger import logger
 
 if TYPE_CHECKING:
@@ -297,14 +298,16 @@ class Unwinding:
             raise _as_trouble(cut)
         saga.engine.wal.check_fence(saga.id, saga.epoch, seq)
         self.report.outcome = outcome
+        if self.scope.parent is None:
+            yield from tell_ended(saga, seq, settled=self.report.clean)
 
     def give_up(self, trouble: BaseException) -> None:
         """List everything that was not reached, and release the saga to recovery."""
         saga = self.scope.saga
-        self.report.notes.append(f"undoing stopped: {trouble}")
+        self.report.notes.append(f"undoing stopped: {said_by(trouble)}")
         release(self.scope, f"{type(trouble).__name__}")
         self.leave_to_recovery()
-        log.error("saga %s could not be undone here: %s", saga.id, trouble)
+        log.error("saga %s could not be undone here: %s", saga.id, said_by(trouble))
 
     def leave_to_recovery(self) -> None:
         """List every step that may stand; nothing in this process acts on the saga any more."""

@@ -16,6 +16,7 @@ from agent_saga.domain.report import RollbackReport
 from agent_saga.engine.requests import Protocol
 from agent_saga.engine.saga import Saga, undo_order
 from agent_saga.engine.unwind import Unwinding
+from agent_saga.errors import said_by
 
 
 def unwind_steps(saga: Saga, chosen: Collection[str]) -> Protocol[RollbackReport]:
@@ -31,7 +32,7 @@ def unwind_steps(saga: Saga, chosen: Collection[str]) -> Protocol[RollbackReport
     for step in undo_order(steps):
         cut: BaseException | None = yield from unwinding.visit(step)
         if cut is not None:
-            report.notes.append(f"undoing stopped: {cut}")
+            report.notes.append(f"undoing stopped: {said_by(cut)}")
             report.unresolved += [
                 left.line("not reached") for left in steps if left.id not in unwinding.done
             ]

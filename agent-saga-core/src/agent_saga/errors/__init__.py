@@ -91,6 +91,7 @@ from agent_saga.errors.root import (
     AgentSagaWarning,
     IllegalTransition,
     one_line,
+    said_by,
 )
 
 __all__ = [
@@ -157,6 +158,7 @@ __all__ = [
     "WALPoisoned",
     "WALStalled",
     "one_line",
+    "said_by",
 ]
 
 for _name in __all__:

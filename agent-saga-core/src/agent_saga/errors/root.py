@@ -76,6 +76,11 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(text.split())}".removesuffix(": ")
 
 
+def said_by(error: BaseException) -> str:
+    """Return what an error says, or its class where it says nothing, as an interrupt does."""
+    return str(error) or type(error).__name__
+
+
 class IllegalTransition(AgentSagaError):
     """A record would move a step or a saga in a way that its lifecycle forbids (a bug of ours)."""
 

@@ -29,27 +29,33 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
-from agent_saga.domain.commands import queue_command, told_command
+from agent_saga.domain.commands import told_command
 from agent_saga.domain.lifecycle import SagaState
 from agent_saga.domain.records import Ev
 from agent_saga.engine import interrupts
-from agent_saga.engine.ports import Engine
-from agent_saga.errors import AgentSagaError, ClaimRefused, RecoveryError, StateError
+from agent_saga.errors import AgentSagaError, ClaimRefused
 from agent_saga.observe.logger import logger
 from agent_saga.recovery.calls import running_calls
-from agent_saga.recovery.losses import is_gone, lost
-from agent_saga.recovery.proofs import Proofs
+from agent_saga.recovery.epochs import cannot_be_taken, give_back, let_wait, raised, withdraw
+from agent_saga.recovery.place import Claimed, Place
 from agent_saga.recovery.quarantine import check_not_quarantined
 from agent_saga.recovery.survey import Found, look
-from agent_saga.state.base import StateStore, one
-from agent_saga.state.claims import Claim, claim_key, clear, raise_epoch, rebuild, release
-from agent_saga.state.document import Doc
+from agent_saga.state.claims import claim_key
 from agent_saga.wal.encoding import masked
-from agent_saga.wal.file import FileWAL
 from agent_saga.wal.takeover import DeadWriter, dead_owner, dead_writer, dead_writers, sync_writer
 from agent_saga.wal.view import View
+
+__all__ = [
+    "OWNED",
+    "Check",
+    "Claimed",
+    "Place",
+    "check_claimable",
+    "claimed",
+    "give_back",
+    "let_wait",
+]
 
 Check = Callable[[Found], object]
 
@@ -61,38 +67,6 @@ OWNED = frozenset({SagaState.RUNNING, SagaState.UNWINDING})
 
 _lock = threading.Lock()
 _claiming: set[str] = set()
-
-
-class Place(NamedTuple):
-    """Where recovery works.
-
-    Attributes:
-        engine: runs the inverses; its log is the claimer's own writer in the same directory.
-        wal: the same log, as the file log that it is.
-        store: holds the epochs.
-        proofs: what is known of the writers' chains.
-    """
-
-    engine: Engine
-    wal: FileWAL
-    store: StateStore
-    proofs: Proofs
-
-    def proved(self, found: Found) -> Found:
-        """Return a saga as the chains of its writers tell it."""
-        return self.proofs.proved(self.wal.path, found, self.wal.port)
-
-
-class Claimed(NamedTuple):
-    """A saga that this process owns now.
-
-    Attributes:
-        found: what its records said when it was claimed.
-        epoch: the epoch that was granted.
-    """
-
-    found: Found
-    epoch: int
 
 
 @contextlib.contextmanager
@@ -132,27 +106,19 @@ def claimed(
         held.enter_context(_alone(saga))
         check_not_quarantined(place.store, saga, place.wal.path)
         view = held.enter_context(View(place.wal.port, place.wal.path))
-        if found is None:
-            found = _found(place, saga)
-        if not found.proved:
-            found = place.proved(found)
-        proved = ""
-        if check is not None:
-            check(found)
+        check = _nothing if check is None else check
+        found = _proved(place, _found(place, saga) if found is None else found)
+        check(found)
         if found.lost and not despite:
-            raise _cannot_be_taken(found, found.lost, place.wal.path)
-        if found.view.state in OWNED or _just_claimed(place, found):
-            held.enter_context(_dead_owner(place, found))
-            proved = found.effective.owner
-        _check_calls_ended(place, found, proved)
-        epoch = _raised(place, found)
+            raise cannot_be_taken(found, found.lost, place.wal.path)
+        _keep_others_out(place, found, held)
+        epoch = raised(place, found)
         try:
             found = _read_to_the_end(place, found, epoch)
-            if check is not None:
-                check(found)
+            check(found)
             seq = _announced(place, found, epoch, reason, by)
         except BaseException:
-            _withdraw(place, saga, epoch)
+            withdraw(place, saga, epoch)
             raise
         try:
             place.wal.wait_durable(seq)
@@ -179,14 +145,27 @@ def check_claimable(place: Place, found: Found, check: Check | None = None) -> N
         WALError, StateError: something could not be read.
     """
     check_not_quarantined(place.store, found.id, place.wal.path)
-    if not found.proved:
-        found = place.proved(found)
-    proved = ""
+    found = _proved(place, found)
     if check is not None:
         check(found)
+    with contextlib.ExitStack() as held:
+        _keep_others_out(place, found, held)
+
+
+def _nothing(found: Found) -> None:
+    """Check nothing."""
+
+
+def _proved(place: Place, found: Found) -> Found:
+    return found if found.proved else place.proved(found)
+
+
+def _keep_others_out(place: Place, found: Found, held: contextlib.ExitStack) -> None:
+    """Hold the lock of a saga's dead owner, and refuse while a call of the saga may still run."""
+    proved = ""
     if found.view.state in OWNED or _just_claimed(place, found):
-        with _dead_owner(place, found):
-            proved = found.effective.owner
+        held.enter_context(_dead_owner(place, found))
+        proved = found.effective.owner
     _check_calls_ended(place, found, proved)
 
 
@@ -218,32 +197,14 @@ def _just_claimed(place: Place, found: Found) -> bool:
     return doc is None or doc["epoch"] != last.epoch or doc["owner"] == last.writer
 
 
-def give_back(place: Place, claim: Claimed) -> None:
-    """Clear the claim of a saga whose terminal record is durable; its epoch is kept."""
-    owner = place.wal.writer
-    key = claim_key(claim.found.id)
-    place.store.transact(
-        [key], one(key, lambda doc: clear(doc, owner=owner, epoch=claim.epoch)), durable=False
-    )
-
-
 def _found(place: Place, saga: str) -> Found:
     path = place.wal.path
     found = look(path, saga, dead=dead_writers(path, place.wal.port))
     if found is None:
+        found = place.proofs.vanished_one(path, saga)
+    if found is None:
         raise ClaimRefused(f"The log has no saga {saga!r}.", fix=told_command("list", path))
     return found
-
-
-def _withdraw(place: Place, saga: str, epoch: int) -> None:
-    """Give an epoch back that the log says nothing of; the saga is nobody's again."""
-    key, owner = claim_key(saga), place.wal.writer
-    try:
-        place.store.transact(
-            [key], one(key, lambda doc: release(doc, owner=owner, epoch=epoch)), durable=False
-        )
-    except StateError:
-        log.warning("the claim on saga %s could not be withdrawn", saga, exc_info=True)
 
 
 def _let_go(place: Place, saga: str, epoch: int) -> None:
@@ -255,7 +216,7 @@ def _let_go(place: Place, saga: str, epoch: int) -> None:
         if found is None or not mine:
             return
         if found.view.state not in OWNED:
-            _withdraw(place, saga, epoch)
+            withdraw(place, saga, epoch)
             return
         place.wal.check_fence(saga, epoch)
         payload, _ = masked({"cause": "what claimed it could not go on"})
@@ -292,64 +253,6 @@ def _dead_owner(place: Place, found: Found) -> DeadWriter:
     return dead
 
 
-def _raised(place: Place, found: Found) -> int:
-    key = claim_key(found.id)
-    owner = place.wal.begin()
-    # Whoever is found in the store without a beginning may have acted; see `losses`.
-    place.wal.barrier_sync()
-    seen, ended = _seen(place, found, place.store.get(key)), bool(found.lost)
-
-    def raised(doc: Doc | None) -> tuple[Doc | None, Claim]:
-        return raise_epoch(doc, owner=owner, seen=seen, ended=ended)
-
-    def granted() -> Claim:
-        return place.store.transact([key], one(key, raised), durable=True)
-
-    try:
-        claim = granted()
-    except StateError:
-        place.store.transact([key], one(key, lambda doc: rebuild(doc, seen=seen)), durable=True)
-        claim = granted()
-    if not claim.granted:
-        raise ClaimRefused(f"Somebody else has just taken over saga {found.id}.")
-    return claim.epoch
-
-
-def _seen(place: Place, found: Found, doc: Doc | None) -> int:
-    """Return the epoch that holds now; a claimer may have died before its claim reached the log."""
-    known = found.effective.highest
-    if doc is None or doc["epoch"] < known:
-        return known
-    if doc["epoch"] > known:
-        _check_claimer(place, found, doc["owner"])
-    path, port = place.wal.path, place.wal.port
-    gone = lost(path, found, doc, port, lambda writer: place.proofs.is_whole(path, writer, port))
-    if gone and not found.lost:
-        again = look(path, found.id)
-        if again is not None and again.effective.highest > known:
-            raise ClaimRefused(f"Saga {found.id} has changed hands meanwhile.")
-        raise _cannot_be_taken(found, gone, path)
-    return int(doc["epoch"])
-
-
-def _cannot_be_taken(found: Found, lost: str, path: str) -> RecoveryError:
-    return RecoveryError(
-        f"Saga {found.id} cannot be taken over: {lost}.",
-        fix=f"Look at the world before anything is undone: {queue_command(found.id, path)}",
-    )
-
-
-def _check_claimer(place: Place, found: Found, claimer: str | None) -> None:
-    """Refuse if whoever raised the epoch may still act on it."""
-    path, port = place.wal.path, place.wal.port
-    if not claimer or claimer == place.wal.writer or is_gone(path, claimer, port):
-        return
-    dead = dead_writer(path, claimer, port)
-    if dead is None:
-        raise ClaimRefused(f"Saga {found.id} is being taken over by the writer {claimer}.")
-    dead.close()
-
-
 def _read_to_the_end(place: Place, found: Found, epoch: int) -> Found:
     for writer in found.writers:
         place.wal.fence(found.id, epoch, writer=writer)
@@ -357,6 +260,10 @@ def _read_to_the_end(place: Place, found: Found, epoch: int) -> Found:
         if writer != place.wal.writer:
             sync_writer(place.wal.path, writer, place.wal.port)
     place.wal.drain()
+    if found.vanished:
+        if look(place.wal.path, found.id) is not None:
+            raise ClaimRefused(f"Saga {found.id} changed hands while it was being claimed.")
+        return found
     alone = epoch == found.effective.highest + 1
     again = place.proved(found if alone else _found(place, found.id))
     again.lost = found.lost  # the store knows of this claimer now

@@ -157,9 +157,11 @@ class Daemon:
 
         Raises:
             WALError: the directory as a whole is no log that can be read.
+            StateError: nobody can tell what the log has lost; nothing was done.
         """
         self._dead = dead_writers(self.path, known=self._dead)
         found = survey(self.path, dead=self._dead, keep=True)
+        found.add(self._proofs.vanished(self.path, found.sagas))
         self._proofs.expect(found.sagas.values())
         self._forget_all_but(found)
         for saga in found.sagas.values():

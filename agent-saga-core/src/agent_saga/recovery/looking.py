@@ -96,6 +96,7 @@ def acted_on(place: Place, *, undo_held: bool = False) -> list[Found]:
 
 def _seen(place: Place) -> Survey:
     seen = survey(place.wal.path, dead=dead_writers(place.wal.path))
+    seen.add(place.proofs.vanished(place.wal.path, seen.sagas))
     place.proofs.expect(seen.sagas.values())
     return seen
 

@@ -16,13 +16,14 @@ Rules of this part:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Iterable
 
 from agent_saga.domain.effective import facts_of
 from agent_saga.domain.records import Ev
 from agent_saga.errors import StateError
 from agent_saga.recovery.losses import lost
 from agent_saga.recovery.survey import Found, look
+from agent_saga.recovery.vanished import KnownSagas, Vanished
 from agent_saga.state.document import Doc
 from agent_saga.wal.format import Record
 from agent_saga.wal.os_port import OsPort
@@ -38,12 +39,12 @@ class Proofs:
     """Proves sagas, and remembers which logs were read for it and have not changed since.
 
     Args:
-        claim_of: returns a saga's claim as the state store knows it; nothing is known of losses
-            without it.
+        known: the sagas as the state store knows them; nothing is known of losses without it.
     """
 
-    def __init__(self, claim_of: Callable[[str], Doc | None] | None = None) -> None:
-        self._claim_of = claim_of
+    def __init__(self, known: KnownSagas | None = None) -> None:
+        self._sagas = known
+        self._vanished = None if known is None else Vanished(known)
         self._known: dict[str, Proof] = {}
         self._from: dict[str, int] = {}
         self._attested: set[tuple[str, str]] = set()
@@ -69,11 +70,13 @@ class Proofs:
             WALError: the directory as a whole is no log that can be read.
         """
         port = OsPort() if port is None else port
+        if found.vanished:
+            return found
         now = self._proved(path, found, port)
-        if self._claim_of is None:
+        if self._sagas is None:
             return now
         try:
-            doc = self._claim_of(found.id)
+            doc = self._sagas.claim(found.id)
         except StateError as error:
             now.lost = f"what the state store knows of it cannot be read: {error.message}"
             return now
@@ -83,6 +86,27 @@ class Proofs:
             now = self._proved(path, found if again is None else again, port)
             now.lost = self._lost(path, now, doc, port)
         return now
+
+    def vanished(self, path: str, there: Collection[str]) -> list[Found]:
+        """Return the sagas of which the log has lost everything.
+
+        Args:
+            path: the log's directory.
+            there: sagas of which the log tells.
+
+        Raises:
+            StateError: the state store cannot be read.
+            WALError: the directory as a whole is no log that can be read.
+        """
+        if self._vanished is None:
+            return []
+        return self._vanished.beside(path, there, lambda w: self.is_whole(path, w, OsPort()))
+
+    def vanished_one(self, path: str, saga: str) -> Found | None:
+        """Return a saga of which the log has lost everything; None if it is none."""
+        if self._vanished is None:
+            return None
+        return self._vanished.one(path, saga, lambda w: self.is_whole(path, w, OsPort()))
 
     def _lost(self, path: str, found: Found, doc: Doc | None, port: OsPort) -> str:
         return lost(path, found, doc, port, lambda writer: self.is_whole(path, writer, port))

@@ -3,8 +3,8 @@
 Rules of this part:
 
 - The queue is what the log says: sagas that ended with something standing, or whose records cannot
-  be trusted; those that recovery would act on are proved for it. Nothing else is stored, so nothing
-  can be lost or forgotten.
+  be trusted; those that recovery would act on are proved for it. Beside them stands what the state
+  store knows of and the log has lost. Nothing else is stored, so nothing can be forgotten.
 - Closing is a named person's act with a reason, recorded; it runs nothing. Whoever closes a saga
   has seen what is wrong with its records, and that records are lost: what comes later is a case
   again. Retrying takes the saga
@@ -33,8 +33,8 @@ from agent_saga.recovery.rebuild import rebuilt
 from agent_saga.recovery.recover import Recovered, bare, recoverable, undo_saga, unsettled
 from agent_saga.recovery.survey import Found, survey
 from agent_saga.recovery.suspended import awaits_human
+from agent_saga.recovery.vanished import KnownSagas
 from agent_saga.state.address import open_state
-from agent_saga.state.claims import claim_key
 from agent_saga.wal.encoding import masked
 from agent_saga.wal.takeover import dead_writer, dead_writers, told_apart
 
@@ -63,15 +63,17 @@ def cases_in(path: str, proofs: Proofs | None = None) -> list[Found]:
 
     Raises:
         WALError: the directory as a whole is no log that can be read.
+        StateError: the state store cannot be read, so nobody can tell what the log has lost.
     """
     if proofs is None:
         with open_state(f"file:{path}") as store:
-            return cases_in(path, Proofs(lambda saga: store.get(claim_key(saga))))
-    found = survey(path, dead=dead_writers(path)).sagas.values()
+            return cases_in(path, Proofs(KnownSagas(lambda: store)))
+    seen = survey(path, dead=dead_writers(path)).sagas
+    vanished, found = proofs.vanished(path, seen), seen.values()
     looked_at = [saga for saga in found if _may_be_case(saga) and not _lives(path, saga)]
     proofs.expect(looked_at)
     proved = [proofs.proved(path, saga) for saga in looked_at]
-    return sorted(filter(is_case, proved), key=lambda saga: saga.view.began)
+    return sorted(filter(is_case, [*vanished, *proved]), key=lambda saga: saga.view.began)
 
 
 def untold_in(path: str) -> list[tuple[Found, WALError]]:
@@ -143,7 +145,7 @@ def close_case(place: Place, saga: str, *, by: str, reason: str) -> None:
         told = dict(found.damaged_writers)
         seq = _closing(owned, found, by=by, reason=reason, damages=told)
         place.wal.wait_durable(seq)
-        give_back(place, claim)
+        give_back(place, claim, seq)
 
 
 def _check_case(found: Found, log: str) -> None:

@@ -207,7 +207,7 @@ def _stuck(place: Place, claim: Claimed, reason: str) -> Recovered:
         journal.unwinding(saga.root, "its process died")
     seq = journal.saga_event(saga, Ev.SAGA_STUCK, reason=reason)
     place.wal.wait_durable(seq)
-    give_back(place, claim)
+    give_back(place, claim, seq, settled=False)
     return Recovered(saga.id, saga.name, NEEDS_HUMAN, reason)
 
 
@@ -225,7 +225,8 @@ def undo_saga(
     """
     report = driven(place, unwind(saga.root, cause, retry=retry))
     if report.outcome != "RELEASED":
-        give_back(place, claim)
+        # The unwinding has told the store, unless it could not be told then.
+        give_back(place, claim, settled=report.clean)
     level = logging.INFO if report.clean else logging.ERROR
     log.log(level, "recovered: %s", report.summary())
     if report.outcome == "RELEASED":
@@ -259,7 +260,7 @@ def _why(report: RollbackReport) -> str:
 def _settle(place: Place, claim: Claimed, saga: Saga) -> Recovered:
     open_steps = driven(place, _asked(saga))
     place.wal.barrier_sync()
-    give_back(place, claim)
+    give_back(place, claim, settled=not open_steps)
     if open_steps:
         names = ", ".join(open_steps)
         reason = f"it was committed, and it is unknown whether these took effect: {names}"

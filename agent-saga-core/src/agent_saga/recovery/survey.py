@@ -92,6 +92,11 @@ class Found:
         self.damaged = _damaged(self.firsts, damages, _seen_damages(self.effective.records))
 
     @property
+    def vanished(self) -> bool:
+        """Whether the log tells nothing of it, and only the state store knows of it."""
+        return not (self.records or self.firsts)
+
+    @property
     def problems(self) -> list[str]:
         """Why it is a human's case whatever its steps say; empty otherwise."""
         return [*filter(None, (self.damaged, self.lost)), *self.view.faults]
@@ -115,6 +120,10 @@ class Survey:
     def __init__(self, sagas: dict[str, Found], damages: list[Damage]) -> None:
         self.sagas = sagas
         self.damages = damages
+
+    def add(self, sagas: Iterable[Found]) -> None:
+        """Add sagas of which the log tells nothing."""
+        self.sagas |= {saga.id: saga for saga in sagas}
 
 
 def survey(path: str | os.PathLike[str], *, dead: Iterable[str] = (), keep: bool = False) -> Survey:

@@ -20,7 +20,7 @@ from agent_saga.domain.report import RollbackReport
 from agent_saga.engine.saga import Saga, undo_order
 from agent_saga.engine.unwind_steps import unwind_steps
 from agent_saga.errors import UndoRefused
-from agent_saga.recovery.claim import Place, claimed, give_back
+from agent_saga.recovery.claim import Place, claimed, let_wait
 from agent_saga.recovery.queue import named, said
 from agent_saga.recovery.rebuild import rebuilt
 from agent_saga.recovery.recover import driven, undo_saga
@@ -80,7 +80,7 @@ def undo_steps(
         report = driven(place, unwind_steps(owned, chosen))
         place.wal.barrier_sync()
         place.wal.check_fence(owned.id, owned.epoch)
-        give_back(place, claim)
+        let_wait(place, claim)
         return report
 
 

@@ -25,6 +25,7 @@ from agent_saga.observe.metrics import process_metrics
 from agent_saga.plugins.process import process_plugins
 from agent_saga.plugins.registry import process_handlers
 from agent_saga.runtime import builtin
+from agent_saga.runtime.claims import StoredClaims
 from agent_saga.runtime.feed import feed_of
 from agent_saga.runtime.identified import identified
 from agent_saga.runtime.left import say_what_is_left
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 from agent_saga.state.base import StateStore
 from agent_saga.wal.base import BaseWAL
+from agent_saga.wal.file import FileWAL
 
 
 class Runtime:
@@ -120,6 +122,7 @@ class Runtime:
             timing=timing(self.settings),
             metrics=process_metrics(),
             clock=SYSTEM_CLOCK,
+            claims=StoredClaims(lambda: self.store, wal) if isinstance(wal, FileWAL) else None,
         )
 
     def _composed_gate(self, wal: BaseWAL, rules: list[Any]) -> Gate:

@@ -37,11 +37,11 @@ from agent_saga.recovery.queue import cases_in, close_case, retry_case
 from agent_saga.recovery.recover import Recovered, recoverable
 from agent_saga.recovery.survey import Found, survey
 from agent_saga.recovery.undo import Plan, check_undo, known, plan, undo_later
+from agent_saga.recovery.vanished import KnownSagas
 from agent_saga.runtime.composition import Runtime
 from agent_saga.runtime.settings import Settings
 from agent_saga.state.address import open_state
 from agent_saga.state.base import StateStore
-from agent_saga.state.claims import claim_key
 from agent_saga.wal.base import BaseWAL
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.takeover import dead_writers
@@ -92,7 +92,7 @@ class RecoveryDaemon:
             )
         self.leave_missing = leave_missing
         self._store: StateStore | None = None
-        self._proofs = Proofs(lambda saga: self._place().store.get(claim_key(saga)))
+        self._proofs = Proofs(KnownSagas(self._opened))
         own = dict(notifiers or {})
 
         def everybody() -> dict[str, Notifier]:
@@ -114,10 +114,13 @@ class RecoveryDaemon:
         wal = engine.wal
         if not isinstance(wal, FileWAL):
             raise ConfigurationError("Recovery needs a log in files.")
-        if self._store is None:
-            self._store = open_state(wal.address)
         bounded = engine.timing._replace(undo_bounded=True, undo_stops=True, wait_to_settle=True)
-        return Place(engine.with_timing(bounded), wal, self._store, self._proofs)
+        return Place(engine.with_timing(bounded), wal, self._opened(), self._proofs)
+
+    def _opened(self) -> StateStore:
+        if self._store is None:
+            self._store = open_state(self._runtime.wal.address)
+        return self._store
 
     def recover_all(self, *, undo_held: bool = False) -> Any:
         """Make one pass over the log and recover everything that can be.

@@ -22,10 +22,15 @@ from __future__ import annotations
 
 import re
 import threading
-from pathlib import Path
 
 from agent_saga.domain import identity
-from agent_saga.domain.commands import queue_command, quoted, recover_command, told_command
+from agent_saga.domain.commands import (
+    queue_command,
+    quoted,
+    recover_command,
+    show_command,
+    told_command,
+)
 from agent_saga.domain.effective import facts_of
 from agent_saga.domain.lifecycle import SagaState, ScopeState, StepState
 from agent_saga.domain.records import Ev
@@ -55,14 +60,15 @@ from agent_saga.recovery.proofs import Proofs
 from agent_saga.recovery.rebuild import rebuilt
 from agent_saga.recovery.survey import Found, look
 from agent_saga.recovery.suspended import overdue
+from agent_saga.recovery.vanished import KnownSagas
 from agent_saga.runtime.forking import finish_leaving, fork_of, leave
-from agent_saga.state.base import StateStore, one
-from agent_saga.state.claims import Claim, claim_key, open_saga, raise_epoch
+from agent_saga.state.base import StateStore
+from agent_saga.state.claims import Claim, claim_key, keys_of, open_saga, over, raise_epoch
+from agent_saga.state.document import Doc
 from agent_saga.wal.departed import has_departed
-from agent_saga.wal.directory import WRITERS
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.reader import Damage, scan_writer
-from agent_saga.wal.takeover import dead_owner, has_left
+from agent_saga.wal.takeover import dead_owner, has_left, opening_of
 
 log = logger("agent_saga.recovery")
 
@@ -101,7 +107,7 @@ def identified(engine: Engine, store: StateStore, options: BoundaryOptions) -> S
             f"A saga with an id of its own needs a log in files, not {wal.address}.",
             fix="Give the kit wal='a path'.",
         )
-    place = Place(engine, wal, store, Proofs())
+    place = Place(engine, wal, store, Proofs(KnownSagas(lambda: store)))
     found = _recorded(wal.path, key, resume=options.resume)
     if found is None and options.fork_at is not None:
         raise ForkRefused(f"The log has no saga {key!r}; there is nothing to go another way from.")
@@ -141,11 +147,14 @@ def _recorded(path: str, key: str, *, resume: bool) -> Found | None:
 def _begun(place: Place, key: str, options: BoundaryOptions) -> Saga:
     saga = Saga(place.engine, options.name, options.labels, is_async=False)
     saga.id, saga.key = identity.saga_id_of(key), key
-    document = claim_key(saga.id)
+    _check_unknown(place.store, key)
     owner = place.wal.begin()
+    # A writer without its beginning may have recorded more; see `recovery.vanished`.
+    place.wal.barrier_sync(1)
     with _beginning:
         claim = place.store.transact(
-            [document], one(document, lambda doc: open_saga(doc, owner=owner)), durable=True
+            keys_of(saga.id),
+            over(saga.id, lambda doc: open_saga(doc, owner=owner), records=False),
         )
         if not claim.granted and options.resume:
             again = _after_a_false_start(place, saga.id, claim, key, options)
@@ -157,6 +166,16 @@ def _begun(place: Place, key: str, options: BoundaryOptions) -> Saga:
         saga.epoch = claim.epoch
         active.opened(saga)
     return saga
+
+
+def _check_unknown(store: StateStore, key: str) -> None:
+    """Refuse an id that the log once gave to a saga which the store still knows.
+
+    Raises:
+        RecoveryError: the records of that saga are lost.
+    """
+    if any(store.get(claim_key(saga)) is not None for saga in _OPAQUE.findall(key)):
+        raise _lost(key)
 
 
 def _after_a_false_start(
@@ -185,18 +204,18 @@ def _after_a_false_start(
 
 
 def _is_known(place: Place, writer: str) -> bool:
-    """Say whether a writer's folder is there, or left in good order."""
+    """Say whether a writer's log is there, from its beginning, or left in good order."""
     path = place.wal.path
-    return Path(path, WRITERS, writer).is_dir() or has_left(path, writer, place.wal.port)
+    return bool(opening_of(path, writer)) or has_left(path, writer, place.wal.port)
 
 
 def _next_epoch(place: Place, saga: str, held: Claim) -> Claim:
-    document, owner = claim_key(saga), place.wal.writer
-    return place.store.transact(
-        [document],
-        one(document, lambda doc: raise_epoch(doc, owner=owner, seen=held.epoch)),
-        durable=True,
-    )
+    owner = place.wal.writer
+
+    def rule(doc: Doc | None) -> tuple[Doc | None, Claim]:
+        return raise_epoch(doc, owner=owner, seen=held.epoch)
+
+    return place.store.transact(keys_of(saga), over(saga, rule, records=False))
 
 
 def _is_damaged(place: Place, writer: str) -> bool:
@@ -216,6 +235,7 @@ def _lost(key: str) -> RecoveryError:
 
 def _resumed(place: Place, found: Found, key: str, options: BoundaryOptions) -> Saga:
     if found.view.state not in _GOES_ON and found.view.state is not SagaState.UNWINDING:
+        _check_not_lost(place.proved(found), key, place.wal.path)
         _refuse_fork(found, key, options, place.wal.path)
         saga = _rebuilt(place, found, found.effective.epoch, key)
         _let_replay(saga, options)
@@ -240,6 +260,19 @@ def _resumed(place: Place, found: Found, key: str, options: BoundaryOptions) -> 
         finish_leaving(saga)
         _let_replay(saga, options)
     return saga
+
+
+def _check_not_lost(found: Found, key: str, log: str) -> None:
+    """Refuse to read a saga of which records are lost: it may have ended in another way.
+
+    Raises:
+        RecoveryError: so it is.
+    """
+    if found.lost:
+        raise RecoveryError(
+            f"The saga {key!r} cannot be resumed: {found.lost}.",
+            fix=f"Look at the world before anything is done: {show_command(found.id, log)}",
+        )
 
 
 def _refuse_fork(found: Found, key: str, options: BoundaryOptions, log: str) -> None:

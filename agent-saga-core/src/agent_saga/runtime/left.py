@@ -69,6 +69,7 @@ def what_is_left(path: str) -> str:
     from agent_saga.recovery.cases import is_case  # noqa: PLC0415 - only here, not at each start
     from agent_saga.recovery.recover import recoverable  # noqa: PLC0415
     from agent_saga.recovery.survey import survey  # noqa: PLC0415
+    from agent_saga.recovery.suspended import overdue  # noqa: PLC0415
     from agent_saga.wal.takeover import dead_writers  # noqa: PLC0415
 
     dead = dead_writers(path)
@@ -76,7 +77,11 @@ def what_is_left(path: str) -> str:
     gone = [saga for saga in found if saga.effective.owner in dead]
     human = [saga for saga in gone if is_case(saga)]
     left = [s for s in gone if s not in human and recoverable(s) and s.view.held_for is None]
+    late = [saga for saga in left if overdue(saga)]
+    left = [saga for saga in left if saga not in late]
     parts = []
+    if late:
+        parts.append(f"{_sagas(len(late))} suspended beyond a deadline: {recover_command(path)}")
     if left:
         parts.append(
             f"{_sagas(len(left))} left unfinished by processes that died: {recover_command(path)}"

@@ -81,9 +81,9 @@ def _one_of(*words: str) -> Reader:
 
 
 _WANTED: Final[dict[Reader, str]] = {
-    _seconds: "a number of seconds above 0",
-    _seconds_or_zero: "a number of seconds, or 0",
-    _seconds_or_none: "a number of seconds above 0, or none",
+    _seconds: f"a number of seconds above 0, up to {YEAR:.0f}",
+    _seconds_or_zero: f"a number of seconds from 0 to {YEAR:.0f}",
+    _seconds_or_none: f"a number of seconds above 0, up to {YEAR:.0f}, or none",
     _count: "a whole number from 1 to 10000",
     _address: "a path or an address such as memory:",
 }

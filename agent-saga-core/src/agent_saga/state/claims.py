@@ -12,7 +12,10 @@ Rules of this part:
 - Whether the owner is dead is judged before, with the lock held or the deadline passed. Whatever
   makes that judgement old raises the epoch, and the raise is then refused.
 - An owner gives back under its own epoch only; a fenced one changes nothing. What was taken over as
-  ended is given back as ended.
+  ended is given back as ended. Who gives back names the record that says so, where one does: a log
+  that does not have it has lost records.
+- Beside the claim stands a mark, for as long as the saga is not known to have ended with nothing
+  left to do (`over`): so that it is found although the log tells nothing of it any more.
 """
 
 from __future__ import annotations
@@ -20,24 +23,48 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent_saga.errors import StateError
+from agent_saga.state.base import Change
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agent_saga.state.base import Docs, Rule
     from agent_saga.state.document import Doc
 
 __all__ = [
     "FIRST_EPOCH",
+    "OPEN",
     "Claim",
+    "Last",
     "claim_key",
     "clear",
     "is_owner",
+    "keys_of",
     "open_saga",
+    "over",
     "raise_epoch",
     "rebuild",
     "release",
+    "suspend",
 ]
 
 FIRST_EPOCH: Final = 1
 """The epoch of a saga that was never taken over."""
+
+OPEN: Final = "open/"
+"""What the keys of the marks of sagas begin with that are not known to have ended."""
+
+
+class Last(NamedTuple):
+    """The record by which an owner gave a saga back.
+
+    Args:
+        writer: who wrote it.
+        seq: its place in that writer's log.
+    """
+
+    writer: str
+    seq: int
 
 
 class Claim(NamedTuple):
@@ -57,6 +84,44 @@ class Claim(NamedTuple):
 def claim_key(saga: str) -> str:
     """Return the key of a saga's claim document."""
     return f"claim/{saga}"
+
+
+def keys_of(saga: str) -> list[str]:
+    """Return the keys of a saga's claim and of its mark, which `over` changes together."""
+    return [claim_key(saga), f"{OPEN}{saga}"]
+
+
+def over(
+    saga: str,
+    rule: Callable[[Doc | None], tuple[Doc | None, Claim]],
+    *,
+    records: bool | None = None,
+    settled: bool = True,
+) -> Rule[Claim]:
+    """Turn a rule over a claim into one that keeps the saga's mark with it; for `keys_of`.
+
+    Args:
+        saga: the saga's id.
+        rule: one of the rules of this module.
+        records: the log holds records of the saga that nobody may take out before it has ended; as
+            it was known before when None.
+        settled: if it has ended, then with nothing left to do about it.
+    """
+    claim, mark = keys_of(saga)
+
+    def over_docs(docs: Docs) -> Change[Claim]:
+        doc, answer = rule(docs[claim])
+        if not answer.granted:
+            return Change(answer)
+        if doc is None or (doc["ended"] and settled):
+            return Change(answer, {claim: doc, mark: None})
+        before = docs[mark]
+        known = bool(before is not None and before.get("records"))
+        told = {"owner": doc["owner"], "epoch": doc["epoch"]}
+        put = {**told, "records": known if records is None else records}
+        return Change(answer, {claim: doc, mark: put})
+
+    return over_docs
 
 
 def open_saga(doc: Doc | None, *, owner: str, epoch: int = FIRST_EPOCH) -> tuple[Doc | None, Claim]:
@@ -104,7 +169,12 @@ def is_owner(doc: Doc | None, *, owner: str, epoch: int) -> bool:
 
 
 def release(
-    doc: Doc | None, *, owner: str, epoch: int, deadline: int | None = None
+    doc: Doc | None,
+    *,
+    owner: str,
+    epoch: int,
+    deadline: int | None = None,
+    last: Last | None = None,
 ) -> tuple[Doc | None, Claim]:
     """Give a saga back so that another process may take it over or resume it.
 
@@ -113,13 +183,41 @@ def release(
         owner: who gives it back.
         epoch: under which epoch.
         deadline: for a suspended saga, when its time is over: microseconds since the epoch.
+        last: the record that says so.
     """
-    return _give_back(doc, owner, epoch, deadline=deadline, ended=False)
+    return _give_back(doc, owner, epoch, deadline=deadline, ended=False, last=last)
 
 
-def clear(doc: Doc | None, *, owner: str, epoch: int) -> tuple[Doc | None, Claim]:
-    """End the claim on a saga whose terminal record is durable; its epoch is kept."""
-    return _give_back(doc, owner, epoch, deadline=None, ended=True)
+def suspend(
+    doc: Doc | None, *, owner: str, epoch: int, deadline: int, last: Last
+) -> tuple[Doc | None, Claim]:
+    """Give a suspended saga back, also one that the store has not heard of.
+
+    Args:
+        doc: the saga's document.
+        owner: who suspended it.
+        epoch: under which epoch.
+        deadline: when its time is over, in microseconds since the epoch.
+        last: the record that says so.
+    """
+    if doc is None and epoch == FIRST_EPOCH:
+        made = _document(None, epoch, deadline=deadline, ended=False, last=last)
+        return made, Claim(True, epoch, None)
+    return release(doc, owner=owner, epoch=epoch, deadline=deadline, last=last)
+
+
+def clear(
+    doc: Doc | None, *, owner: str, epoch: int, last: Last | None = None
+) -> tuple[Doc | None, Claim]:
+    """End the claim on a saga whose terminal record is durable; its epoch is kept.
+
+    Args:
+        doc: the saga's document.
+        owner: who ended it.
+        epoch: under which epoch.
+        last: the record that says so.
+    """
+    return _give_back(doc, owner, epoch, deadline=None, ended=True, last=last)
 
 
 def rebuild(doc: Doc | None, *, seen: int) -> tuple[Doc | None, Claim]:
@@ -135,20 +233,32 @@ def rebuild(doc: Doc | None, *, seen: int) -> tuple[Doc | None, Claim]:
 
 
 def _give_back(
-    doc: Doc | None, owner: str, epoch: int, *, deadline: int | None, ended: bool
+    doc: Doc | None,
+    owner: str,
+    epoch: int,
+    *,
+    deadline: int | None,
+    ended: bool,
+    last: Last | None,
 ) -> tuple[Doc | None, Claim]:
     if not is_owner(doc, owner=owner, epoch=epoch):
         return doc, _refused(doc)
     ended = ended or (doc is not None and bool(doc["ended"]))
-    return _document(None, epoch, deadline=deadline, ended=ended), Claim(True, epoch, None)
+    made = _document(None, epoch, deadline=deadline, ended=ended, last=last)
+    return made, Claim(True, epoch, None)
 
 
 def _owned(owner: str, epoch: int) -> Doc:
     return _document(owner, epoch, deadline=None, ended=False)
 
 
-def _document(owner: str | None, epoch: int, *, deadline: int | None, ended: bool) -> Doc:
-    return {"epoch": epoch, "owner": owner, "deadline": deadline, "ended": ended}
+def _document(
+    owner: str | None, epoch: int, *, deadline: int | None, ended: bool, last: Last | None = None
+) -> Doc:
+    made: Doc = {"epoch": epoch, "owner": owner, "deadline": deadline, "ended": ended}
+    if last is not None:
+        made["last"] = last._asdict()
+    return made
 
 
 def _refused(doc: Doc | None) -> Claim:

@@ -5,7 +5,8 @@ Rules of this part:
 - A record is durable before anything leaves, so nothing leaves unattested. If the compaction is not
   put in place after all, it tells of something that is still there, and does no harm.
 - It holds a digest of the gaps of every new file, the writers that left as a whole with the end of
-  their chains, and the ids of sagas that their users had named: such an id is never used again.
+  their chains, and the ids of sagas that their users had named or somebody had claimed: such an id
+  is never used again, and nobody takes the saga for lost.
 - Long lists are spread over several records.
 - These records never leave.
 """
@@ -33,7 +34,7 @@ class Attestation(NamedTuple):
     Attributes:
         gaps: for each new file, its writer and the digest of its gaps.
         writers: the writers that leave, each with its last sequence and hash.
-        names: the ids of the sagas that leave and that their users had named.
+        names: the ids of the sagas that leave and that their users had named, or somebody claimed.
         sagas: the ids of all sagas that leave.
         records: how many records leave.
     """
@@ -62,7 +63,7 @@ def payloads(what: Attestation) -> Iterator[Fragment]:
 
 
 def names_in(record: Record) -> set[str]:
-    """Return the named sagas that a COMPACTED record tells of."""
+    """Return the named and claimed sagas that a COMPACTED record tells of."""
     return {name for name in _list(record, "names") if isinstance(name, str)}
 
 

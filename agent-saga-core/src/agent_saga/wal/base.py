@@ -193,7 +193,17 @@ class BaseWAL(Durability):
         durable, looked_at, fences = self._looked
         if announced is None or announced > durable or _now() - looked_at > _LOOK_SERVES:
             fences = self._look()
-        if fences and epoch < max(fences.get(saga, 0), fences.get(WHOLE_WRITER, 0)):
+        if not fences:
+            return
+        if epoch < fences.get(WHOLE_WRITER, 0):
+            raise SagaFenced(
+                "The lock of this process on its log was removed or replaced, or cannot be read; "
+                f"somebody may have taken over saga {saga!r}.",
+                rule="fence",
+                reason="Without its lock this process may not act on any saga.",
+                fix="Start this program again, and leave the files in the log's folder alone.",
+            )
+        if epoch < fences.get(saga, 0):
             raise SagaFenced(
                 f"Another process has taken over saga {saga!r} from epoch {epoch}.",
                 rule="fence",

@@ -18,19 +18,28 @@ from agent_saga.wal.view import View
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["compactions", "has_departed", "writers_that_left"]
+__all__ = ["compactions", "has_departed", "named_that_left", "writers_that_left"]
 
 _COMPACTED: Final = b'"e":"' + Ev.COMPACTED.encode() + b'"'
 _CHUNK: Final = 1024 * 1024
 
 
 def has_departed(path: str, saga: str) -> bool:
-    """Say whether a saga that its user had named has left the log.
+    """Say whether a saga that its user had named, or that was claimed, has left the log.
 
     Raises:
         WALError: the log cannot be read.
     """
-    return any(saga in names_in(record) for record in compactions(path, OsPort()))
+    return saga in named_that_left(path)
+
+
+def named_that_left(path: str) -> set[str]:
+    """Return the sagas that have left a log, and that their users had named or somebody claimed.
+
+    Raises:
+        WALError: the log cannot be read.
+    """
+    return {name for record in compactions(path, OsPort()) for name in names_in(record)}
 
 
 def writers_that_left(path: str, port: OsPort) -> set[str]:

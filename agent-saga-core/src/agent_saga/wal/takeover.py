@@ -128,9 +128,8 @@ def _untold(path: str, writer: str, error: OSError) -> WALError:
     what = f"Whether the writer {writer} lives cannot be told: {error}."
     if isinstance(error, FileNotFoundError) and os.path.isdir(folder):
         pid, file = opening_of(path, writer).get("pid"), os.path.join(folder, LOCK_FILE)
-        return WALError(
-            what, fix=f"When its process ({pid}) has ended, put a lock there: touch {quoted(file)}"
-        )
+        which = f"its process ({pid})" if type(pid) is int else "the process that wrote there"
+        return WALError(what, fix=f"When {which} has ended, put a lock there: touch {quoted(file)}")
     fix = "Run as the user that owns the log, on the host where it was written."
     return WALError(what, fix=fix)
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph.prebuilt import ToolNode
 
 from agent_saga.domain import identity
+from agent_saga.domain.commands import quoted
 from agent_saga.domain.lifecycle import SagaState
 from agent_saga.errors import ClaimRefused, ConfigurationError, UndoRefused
 from agent_saga_langgraph import logs, node_sagas, threads
@@ -155,12 +156,13 @@ def check_graph(thread: Thread, graph: str, recorded: Recorded, saga: str) -> No
     if found is None or thread.latest is not None:
         return
     if found.view.state is SagaState.SUSPENDED or not _same(found, graph, recorded):
+        words = f"undo {quoted(found.id)} --by NAME --reason WHY --import MODULE"
+        undo = recorded.command(words)
         raise ConfigurationError(
             f"The log has an unfinished saga of a thread {thread.id!r}, {found.id}, of which the "
             "checkpointer of this graph knows nothing: another graph has the same thread_id, or "
             "its checkpoints were lost.",
-            fix="Take a thread_id that no other graph uses; or end that saga first (agent-saga "
-            f"undo {found.id} --by NAME --reason WHY --import MODULE).",
+            fix=f"Take a thread_id that no other graph uses; or end that saga first: {undo}",
         )
 
 

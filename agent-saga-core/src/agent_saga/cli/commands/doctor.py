@@ -15,6 +15,7 @@ from agent_saga.cli.diagnosis import (
     clock_finding,
     handler_findings,
     held_findings,
+    lost_findings,
 )
 from agent_saga.cli.exits import Exit
 from agent_saga.cli.holding import holds
@@ -31,10 +32,11 @@ from agent_saga.cli.options import import_option, log_options
 from agent_saga.cli.output import printable, say, say_json, table
 from agent_saga.cli.owners import Owners
 from agent_saga.cli.place import log_path
-from agent_saga.cli.reading import damage_text, handlers_needed, read_log
+from agent_saga.cli.reading import LogView, damage_text, handlers_needed, read_log
+from agent_saga.cli.vanished import vanished
 from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.domain.commands import completed
-from agent_saga.errors import AgentSagaError
+from agent_saga.errors import AgentSagaError, StateError
 from agent_saga.plugins.importing import import_modules
 from agent_saga.plugins.process import process_plugins
 from agent_saga.runtime.settings import Settings, defaults_table
@@ -89,7 +91,16 @@ def _contents(path: Path, registered: HandlerRegistry) -> list[Finding]:
     told = [store_finding(path), clock_finding(SYSTEM_CLOCK.now_us(), last)]
     untold = Owners(path).writers.untold.values()
     told += [Finding(PROBLEM, error.message, error.fix) for error in untold]
-    return [*damages, *told, *held, *handler_findings(missing)]
+    return [*damages, *told, *_lost(log), *held, *handler_findings(missing)]
+
+
+def _lost(log: LogView) -> list[Finding]:
+    """Name the sagas of which the log has lost everything; `store_finding` tells of the store."""
+    try:
+        lost = vanished(log.path, log.sagas)
+    except StateError:
+        return []
+    return lost_findings([(one.id, one.lost) for one in lost], str(log.path))
 
 
 def _settings(settings: Settings) -> list[dict[str, Any]]:

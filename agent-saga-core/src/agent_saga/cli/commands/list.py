@@ -14,6 +14,7 @@ from agent_saga.cli.owners import DEAD, UNTOLD, Owners
 from agent_saga.cli.place import NO_LOG, is_there, log_path
 from agent_saga.cli.reading import LogView, damage_text, read_log
 from agent_saga.cli.story import moment
+from agent_saga.cli.vanished import vanished
 from agent_saga.domain.lifecycle import SagaState
 from agent_saga.recovery.hold import hold_text
 
@@ -49,7 +50,7 @@ def command(
     """List the sagas of a log and where each stands.
 
     Exits with 0 if every listed saga is clean and the log is whole, with 1 if not, and with 3 if
-    the log has no saga.
+    the log has no saga. Sagas that the log has lost are told too, whatever was asked for.
     """
     log = read_log(log_path(wal_path))
     owners = Owners(log.path)
@@ -61,12 +62,15 @@ def command(
         and not (not_clean and saga.clean)
     ]
     held = holds(log.path, shown)
+    lost = vanished(log.path, log.sagas) if is_there(log.path) else []
     if as_json:
-        say_json(_document(log, shown, held, owners))
+        told = {"lost": [{"saga": one.id, "reason": one.lost} for one in lost]}
+        say_json(_document(log, shown, held, owners) | told)
     else:
         _print(log, shown, owners)
         say(*[f"{saga} is held: {hold_text(held[saga])}" for saga in held])
-    return _exit(log, shown)
+        say(*[f"{printable(one.id)} is lost: {printable(one.lost)}." for one in lost])
+    return Exit.NOT_CLEAN if lost else _exit(log, shown)
 
 
 def _exit(log: LogView, shown: list[SagaView]) -> Exit:

@@ -14,6 +14,7 @@ from agent_saga.cli.owners import Owners
 from agent_saga.cli.place import NO_LOG, existing_log, is_there, log_path, wal_option
 from agent_saga.cli.reading import read_log
 from agent_saga.cli.recovering import as_document, opened, result_lines
+from agent_saga.cli.vanished import meant
 from agent_saga.cli.verdict import done_lines, headline, standing_lines
 from agent_saga.domain.commands import queue_command, quoted
 from agent_saga.errors import RecoveryError
@@ -84,7 +85,8 @@ def show_case(saga: str, wal_path: str | None, *, as_json: bool) -> Exit:
         return Exit.NOT_CLEAN
     say(f"Log: {printable(path)}", headline(case.view))
     say(*[f"  {printable(one)}" for one in case.problems if one not in case.view.faults])
-    say(*standing_lines(case.view), *done_lines(case.view))
+    if not case.vanished:
+        say(*standing_lines(case.view), *done_lines(case.view))
     say(*_ways_out(case, path))
     return Exit.NOT_CLEAN
 
@@ -96,8 +98,12 @@ def _case_meant(path: Path, wanted: str) -> Found:
         NotFound, Ambiguous: the log has no such saga, or several.
         RecoveryError: the saga is no case.
     """
-    view = saga_meant(read_log(path), wanted)
-    for case in cases_in(str(path)):
+    cases, log = cases_in(str(path)), read_log(path)
+    gone = None if log.find(wanted) else meant(cases, wanted)
+    if gone is not None:
+        return gone
+    view = saga_meant(log, wanted)
+    for case in cases:
         if case.id == view.id:
             return case
     untold = Owners(path).why_untold(view)
@@ -178,7 +184,8 @@ def close(saga: str, wal_path: str | None, by: str, reason: str, *, as_json: boo
 def _named(saga: SagaView) -> str:
     """Return how people know a saga: its id, the one that its program gave, and its name."""
     key = f" ({printable(saga.key)})" if saga.key else ""
-    return f"{printable(saga.id)}{key} {printable(saga.name)!r}"
+    name = f" {printable(saga.name)!r}" if saga.name else ""
+    return f"{printable(saga.id)}{key}{name}"
 
 
 def _reason(case: Found) -> str:

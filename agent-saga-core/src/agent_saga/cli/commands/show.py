@@ -15,6 +15,7 @@ from agent_saga.cli.owners import Owners
 from agent_saga.cli.place import existing_log
 from agent_saga.cli.reading import LogView, damage_text, read_log, records_of
 from agent_saga.cli.story import moment, stored, told
+from agent_saga.cli.vanished import lost_of
 from agent_saga.cli.verdict import headline, standing_lines
 from agent_saga.recovery.hold import hold_text
 from agent_saga.recovery.next_step import next_step
@@ -32,15 +33,18 @@ def command(saga: str, wal_path: str | None, *, as_json: bool) -> Exit:
     """Tell the story of one saga: its steps, their inverses, what stands.
 
     SAGA is an id, the saga_id that the program gave, a name, or the beginning of an id. Exits with
-    0 if the saga is clean and the log is whole, and with 1 if not.
+    0 if the saga is clean and the log is whole, and with 1 if not, or if the state store knows that
+    records of the saga are lost.
     """
     log = read_log(existing_log(wal_path))
     view = saga_meant(log, saga)
+    lost = lost_of(log.path, view.id)
     if as_json:
-        say_json(_document(log, view))
+        say_json(_document(log, view) | {"lost": lost})
     else:
         _print(log, view)
-    return Exit.CLEAN if view.clean and not log.broken else Exit.NOT_CLEAN
+        say(*([f"LOST: {printable(lost)}."] if lost else []))
+    return Exit.CLEAN if view.clean and not (log.broken or lost) else Exit.NOT_CLEAN
 
 
 def _print(log: LogView, view: SagaView) -> None:

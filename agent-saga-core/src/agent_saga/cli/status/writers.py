@@ -46,7 +46,8 @@ def _living(scene: Scene, writer: str) -> dict[str, Any]:
 
 
 def _who(one: dict[str, Any]) -> str:
-    text = f"{printable(one['writer'])}: process {printable(one['pid'])}"
+    pid = "a process" if one["pid"] is None else f"process {printable(one['pid'])}"
+    text = f"{printable(one['writer'])}: {pid}"
     if one["host"]:
         text += f" on {printable(one['host'])}"
     return text if one["poisoned"] is None else f"{text}: FAILED ({printable(one['poisoned'])})"
