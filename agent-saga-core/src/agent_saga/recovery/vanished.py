@@ -73,8 +73,9 @@ class KnownSagas:
 def _mark(doc: Doc) -> Mark:
     """Read a mark; one of another form stands for a saga that had records."""
     owner, epoch, records = doc.get("owner"), doc.get("epoch"), doc.get("records")
-    known = isinstance(owner, str | None) and type(epoch) is int and type(records) is bool
-    return Mark(owner, epoch, records) if known else Mark(None, 0, records=True)
+    if not isinstance(owner, str | None) or type(epoch) is not int or type(records) is not bool:
+        return Mark(None, 0, records=True)
+    return Mark(owner, epoch, records)
 
 
 class Vanished:
