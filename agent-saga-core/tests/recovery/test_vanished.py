@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import sys
@@ -13,11 +14,12 @@ from typing import Any
 import pytest
 from recovery.conftest import SAGA, Log
 
-from agent_saga import AgentKit, SagaSuspended
+from agent_saga import AgentKit, SagaAborted, SagaSuspended
 from agent_saga.cli import ending, recoveryd
 from agent_saga.cli.main import main
 from agent_saga.domain import identity
 from agent_saga.errors import RecoveryError, SuspendRequested
+from agent_saga.recovery.vanished import KnownSagas, Vanished
 from agent_saga.state.address import open_state
 from agent_saga.state.base import one
 from agent_saga.state.claims import claim_key, keys_of, over, raise_epoch
@@ -365,3 +367,32 @@ def test_a_mark_of_another_form_is_no_reason_to_say_nothing(
             store.transact([key], one(key, lambda _, mark=mark: (mark, None)))  # type: ignore[misc]
     code, told = typed_at(path, "queue", "list")
     assert (code, told.count("records are lost")) == (1, 3), told
+
+
+def test_a_boundary_without_steps_leaves_no_mark_that_is_looked_at_for_ever(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    kit = AgentKit("k", wal=str(path))
+    with kit.transaction(saga_id="x"):
+        pass
+    with contextlib.suppress(SagaAborted), kit.transaction(saga_id="y"):
+        raise ValueError
+    with open_state(f"file:{path}") as store:
+        assert store.scan("open/") == []
+        assert len(store.scan("claim/")) == 2, "the ids stay taken"
+    with kit.transaction(saga_id="x", resume=True), open_state(f"file:{path}") as store:
+        assert [key for key, _ in store.scan("open/")] == [f"open/{identity.saga_id_of('x')}"]
+
+
+def test_what_was_found_in_order_is_not_read_again(shop: Shop) -> None:
+    shop.run("false start")
+    read: list[str] = []
+
+    def is_whole(writer: str) -> bool:
+        read.append(writer)
+        return True
+
+    with open_state(f"file:{shop.log}") as store:
+        looks = Vanished(KnownSagas(lambda: store))
+        assert looks.beside(str(shop.log), (), is_whole) == []
+        assert looks.beside(str(shop.log), (), is_whole) == []
+    assert len(read) == 1

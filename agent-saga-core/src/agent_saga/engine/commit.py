@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from agent_saga.domain.lifecycle import STEP_STANDS, SagaState, StepState
 from agent_saga.domain.records import Ev
 from agent_saga.engine import journal
-from agent_saga.engine.known import tell_ended
+from agent_saga.engine.known import tell_empty, tell_ended
 from agent_saga.engine.requests import Durable, Protocol, StepEnded
 from agent_saga.engine.settle import settle_unknown
 from agent_saga.engine.unwind import release
@@ -67,6 +67,7 @@ def commit(saga: Saga) -> Protocol[Committed]:
     if saga.state not in (SagaState.NEW, SagaState.RUNNING):
         return Committed(report)
     if not (saga.begun or saga.in_flight):
+        yield from tell_empty(saga)
         return Committed(report)
     cut = yield from _settled(saga.root)
     if cut is None and saga.replay is not None:

@@ -36,6 +36,13 @@ def tell_ended(saga: Saga, seq: int, *, settled: bool) -> Protocol[None]:
         yield from _told(saga, claims.ended(saga.id, saga.epoch, seq, settled=settled))
 
 
+def tell_empty(saga: Saga) -> Protocol[None]:
+    """Tell the store that a saga has ended of which nothing was recorded."""
+    claims = saga.engine.claims
+    if claims is not None and saga.key:
+        yield from _told(saga, claims.empty(saga.id, saga.epoch))
+
+
 def tell_suspended(saga: Saga, seq: int, deadline: int) -> Protocol[None]:
     """Tell the store that a saga is suspended.
 

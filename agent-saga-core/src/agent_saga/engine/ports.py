@@ -21,6 +21,9 @@ class Claims(Protocol):
     def ended(self, saga: str, epoch: int, seq: int, *, settled: bool) -> Use:
         """Return the use of the store that tells that a saga has ended."""
 
+    def empty(self, saga: str, epoch: int) -> Use:
+        """Return the use of the store that tells that nothing of a saga was recorded."""
+
     def suspended(self, saga: str, epoch: int, seq: int, deadline: int) -> Use:
         """Return the use of the store that tells that a saga is suspended."""
 

@@ -27,7 +27,7 @@ from agent_saga.domain.report import RollbackReport, StepLine
 from agent_saga.engine import interrupts, journal
 from agent_saga.engine.inverse import Undone, run_inverse, tried_before
 from agent_saga.engine.judging import kept_from_undoing
-from agent_saga.engine.known import tell_ended
+from agent_saga.engine.known import tell_empty, tell_ended
 from agent_saga.engine.outcome import unusable
 from agent_saga.engine.requests import Durable, Protocol, StepEnded
 from agent_saga.engine.saga import undo_order
@@ -78,6 +78,8 @@ def unwind(scope: Scope, cause: str, *, retry: bool = False) -> Protocol[Rollbac
     if not (saga.begun or saga.in_flight):
         report.outcome = "ROLLED_BACK"
         scope.report = report
+        if scope.parent is None:
+            yield from tell_empty(saga)
         return report
     unwinding = Unwinding(scope, report, retry=retry)
     if saga.released:

@@ -105,6 +105,9 @@ class Vanished:
         self._fine = {s: mark for s, mark in self._fine.items() if marks.get(s) == mark}
         asked = {s: mark for s, mark in marks.items() if s not in self._fine}
         reasons = _reasons(path, asked, is_whole)
+        never = {s: mark for s, mark in asked.items() if s not in reasons}
+        over = {mark.owner: _has_ended(path, mark.owner) for mark in never.values()}
+        self._fine |= {s: mark for s, mark in never.items() if over[mark.owner]}
         if not reasons:
             return []
         told = set(look_at(path, reasons)) | named_that_left(path)
@@ -115,6 +118,11 @@ class Vanished:
         """Return a saga that has vanished; None if it has not, or nobody knows of it."""
         there = self._known.open().keys() - {saga}
         return next(iter(self.beside(path, there, is_whole)), None)
+
+
+def _has_ended(path: str, owner: str | None) -> bool:
+    """Say whether nobody will record anything of a saga of this owner any more."""
+    return owner is None or _is_dead(path, owner, OsPort())
 
 
 def _reasons(path: str, marks: Mapping[str, Mark], is_whole: IsWhole) -> dict[str, str]:

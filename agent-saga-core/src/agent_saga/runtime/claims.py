@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from agent_saga.controls.control import Use, transaction
-from agent_saga.state.claims import Claim, Last, clear, keys_of, over, suspend
+from agent_saga.state.claims import Claim, Last, clear, keys_of, over, suspend, unmarked
 
 if TYPE_CHECKING:
     from agent_saga.state.base import StateStore
@@ -46,6 +46,11 @@ class StoredClaims:
             return clear(doc, owner=owner, epoch=epoch, last=Last(owner, seq))
 
         return self._use(saga, rule, durable=False, settled=settled)
+
+    def empty(self, saga: str, epoch: int) -> Use:
+        """Store that a saga has ended of which nothing was recorded; see `engine.known`."""
+        rule = unmarked(saga, owner=self._wal.writer, epoch=epoch)
+        return transaction(self._store(), keys_of(saga), rule, durable=False, timeout=_LONGEST)
 
     def suspended(self, saga: str, epoch: int, seq: int, deadline: int) -> Use:
         """Store that a saga is suspended with a record, until a time; see `engine.known`."""

@@ -46,6 +46,7 @@ __all__ = [
     "rebuild",
     "release",
     "suspend",
+    "unmarked",
 ]
 
 FIRST_EPOCH: Final = 1
@@ -120,6 +121,25 @@ def over(
         told = {"owner": doc["owner"], "epoch": doc["epoch"]}
         put = {**told, "records": known if records is None else records}
         return Change(answer, {claim: doc, mark: put})
+
+    return over_docs
+
+
+def unmarked(saga: str, *, owner: str, epoch: int) -> Rule[bool]:
+    """Return the rule that takes a saga's mark away, as nothing of it was recorded.
+
+    Its claim stays as it is: the id goes on from there. Answers whether it was this owner's.
+
+    Args:
+        saga: the saga's id.
+        owner: who had it.
+        epoch: under which epoch.
+    """
+    claim, mark = keys_of(saga)
+
+    def over_docs(docs: Docs) -> Change[bool]:
+        mine = is_owner(docs[claim], owner=owner, epoch=epoch)
+        return Change(mine, {mark: None} if mine else {})
 
     return over_docs
 
