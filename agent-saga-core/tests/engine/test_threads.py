@@ -19,6 +19,7 @@ from agent_saga import (
     SagaAborted,
     SagaClosed,
     SagaUnwinding,
+    Settings,
     current_saga,
     saga_scope,
     tool_executor_stats,
@@ -409,3 +410,30 @@ def test_a_running_step_at_the_end_of_a_boundary_is_never_clean(kit, world):
         asyncio.run(main())
     go.set()
     assert not caught.value.report.clean
+
+
+def test_tools_that_run_agents_of_their_own_do_not_wait_for_each_other_for_ever(wal, world):
+    """As many as there are threads, each of which waits for a tool that needs a thread too."""
+    kit = AgentKit("nested", wal=wal, settings=Settings(tool_threads=2))
+    pay = kit.safe_tool(world.charge, "COMPENSABLE", name="pay")
+    together = threading.Barrier(2)
+
+    def ask(amount):
+        async def agent():
+            await asyncio.gather(pay(amount), pay(amount + 1))
+
+        together.wait(60)
+        asyncio.run(agent())
+
+    tool = kit.safe_tool(ask, "REVERSIBLE", name="ask")
+
+    async def main():
+        async with kit.transaction():
+            async with asyncio.timeout(60):
+                await asyncio.gather(*[tool(10 * n) for n in range(4)])
+
+    asyncio.run(main())
+    assert sorted(world.amounts) == [0, 1, 10, 11, 20, 21, 30, 31]
+    pool = kit.runtime.engine().pool
+    assert pool._asking == 0
+    until(lambda: pool.stats()["threads"] <= 2)

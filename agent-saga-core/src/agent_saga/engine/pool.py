@@ -6,6 +6,8 @@ Rules of this part:
 - A job that nobody waits for any more (its call was given up) does not count against the bound, so
   hanging tools cannot starve the others. When it ends after all, its thread ends too, so that the
   bound holds.
+- A thread that waits for jobs of its own (a tool that runs an agent of its own) does not count
+  against the bound meanwhile: else as many such tools as there are threads would wait for ever.
 - Giving a job up is atomic: either it had not started and never will, or it had ended and its
   ending is used, or it is running and its ending goes to `late`.
 - A forked child starts with an empty pool. A thread that forked within its job and comes back in
@@ -34,6 +36,29 @@ class _State(Enum):
     CANCELLED = "cancelled"
 
 
+class _Asking:
+    """What a thread of a pool waits for.
+
+    Attributes:
+        jobs: how many jobs that it has submitted have not ended.
+    """
+
+    __slots__ = ("jobs",)
+
+    def __init__(self) -> None:
+        self.jobs = 0
+
+
+class _Here(threading.local):
+    """The pool whose thread this is, and what it waits for."""
+
+    pool: ToolPool | None = None
+    asking: _Asking | None = None
+
+
+_here = _Here()
+
+
 class Job:
     """One call on a thread of the pool.
 
@@ -42,7 +67,7 @@ class Job:
         done: told the ending, on the job's thread.
     """
 
-    __slots__ = ("_callback", "_ending", "_lock", "_pool", "_run", "_state")
+    __slots__ = ("_callback", "_ending", "_lock", "_pool", "_run", "_state", "asked_by")
 
     def __init__(
         self, pool: ToolPool, run: Callable[[], Ending], done: Callable[[Ending], None]
@@ -53,6 +78,7 @@ class Job:
         self._lock = threading.Lock()
         self._state = _State.WAITING
         self._ending: Ending | None = None
+        self.asked_by: _Asking | None = None
 
     def execute(self) -> None:
         """Make the call, unless it was given up before it started."""
@@ -68,6 +94,7 @@ class Job:
             self._state = _State.DONE
             self._ending = ending
             callback = self._callback
+        self._pool.ended(self)
         callback(ending)
 
     def give_up(self, late: Callable[[Ending], None] | None) -> Ending | None:
@@ -82,9 +109,11 @@ class Job:
         with self._lock:
             if self._state is _State.WAITING:
                 self._state = _State.CANCELLED
+                self._pool.ended(self)
                 return Ending(started=False)
             if self._state is _State.DONE:
                 return self._ending
+            self._pool.ended(self)
             self._callback = self._pool.abandoned(late)
             return None
 
@@ -108,6 +137,7 @@ class ToolPool:
         self._started = 0
         self._idle = 0
         self._abandoned = 0
+        self._asking = 0
 
     def submit(self, run: Callable[[], Ending], done: Callable[[Ending], None]) -> Job:
         """Have a call made on a thread; `done` is told its ending there."""
@@ -117,9 +147,11 @@ class ToolPool:
         refused: RuntimeError | None = None
         with self._lock:
             self._jobs.append(job)
+            if _here.pool is self and _here.asking is not None:
+                self._asked(job, _here.asking)
             if self._idle >= len(self._jobs):
                 self._wake.notify()
-            elif self._started - self._abandoned < self.threads:
+            elif self._busy() < self.threads:
                 refused = self._start()
             if refused is not None and self._started == 0:
                 self._jobs.remove(job)  # nobody will come for it
@@ -128,6 +160,26 @@ class ToolPool:
         if refused is not None:
             done(Ending(error=refused, started=False))
         return job
+
+    def _busy(self) -> int:
+        """How many threads count against the bound; the lock is held."""
+        return self._started - self._abandoned - self._asking
+
+    def _asked(self, job: Job, asking: _Asking) -> None:
+        """Note that a thread of this pool waits for a job; the lock is held."""
+        job.asked_by = asking
+        asking.jobs += 1
+        self._asking += asking.jobs == 1
+
+    def ended(self, job: Job) -> None:
+        """Note that whoever asked for a job waits for it no more."""
+        if job.asked_by is None:
+            return
+        with self._lock:
+            asking, job.asked_by = job.asked_by, None
+            if asking is not None:
+                asking.jobs -= 1
+                self._asking -= asking.jobs == 0
 
     def _start(self) -> RuntimeError | None:
         """Start a thread; return why the system refuses one, or None."""
@@ -143,9 +195,10 @@ class ToolPool:
 
     def _work(self) -> None:
         forks = self._fork
+        _here.pool, _here.asking = self, _Asking()
         while forks == fork_generation():
             with self._lock:
-                if self._started - self._abandoned > self.threads:
+                if self._busy() > self.threads:
                     self._started -= 1  # another thread has taken the place of this one meanwhile
                     return
                 while not self._jobs:
