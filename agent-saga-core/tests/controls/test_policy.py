@@ -380,6 +380,7 @@ WRONG = [
     ('mode = "watch"\n', "policy.toml", "mode"),
     ('{"mode": "enforce", "mode": "observe"}', "policy.json", "stands twice"),
     ('{"limits": [{"name": "l", "window": NaN, "max_calls": 1}]}', "policy.json", "no number"),
+    (r'{"tools": {"x": {"tags": "\ud800"}}}', "policy.json", "half a character"),
     ("[1, 2]", "policy.json", "has an error"),
     ("{", "policy.json", "cannot be read"),
     ("tools: {}\ntools: {}\n", "policy.yaml", "stands twice"),

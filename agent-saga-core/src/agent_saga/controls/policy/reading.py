@@ -106,6 +106,11 @@ def parsed(content: object, what: str) -> PolicyForm:
         form = msgspec.convert(content, PolicyForm)
     except RecursionError as error:
         raise ConfigurationError(f"{what[0].upper()}{what[1:]} is nested too deeply.") from error
+    except UnicodeError as error:
+        raise ConfigurationError(
+            f"{what[0].upper()}{what[1:]} holds half a character (a lone surrogate).",
+            fix="Write the character itself, or both halves of its escape.",
+        ) from error
     except msgspec.ValidationError as error:
         raise ConfigurationError(
             f"{what[0].upper()}{what[1:]} has an error: {error}.",
