@@ -508,6 +508,15 @@ def test_a_step_s_key_is_a_text(charge, key):
         charge.keyed(key)
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"key": ""}, {"key": 5}, {"arguments": 5}, {"arguments": [("amount", 1)]}]
+)
+def test_what_a_step_without_a_tool_is_told_wrongly_is_refused_before_its_effect(kit, world, wrong):
+    with kit.transaction() as saga, pytest.raises(ConfigurationError, match=r"key|arguments="):
+        saga.execute(tool="pay", semantics="COMPENSABLE", forward=lambda: world.charge(1), **wrong)
+    assert world.charges == []
+
+
 def test_a_lost_answer_of_a_tool_without_inverse_is_said(kit, world):
     with pytest.raises(CommittedUnsettled), kit.transaction():
         tool = kit.safe_tool(lambda: 1 / 0, "COMPENSABLE", name="t")

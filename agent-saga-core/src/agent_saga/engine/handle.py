@@ -24,7 +24,7 @@ from agent_saga.engine.retry import RetryPolicy
 from agent_saga.engine.scope import Scope
 from agent_saga.engine.taking import Origin, Taking
 from agent_saga.engine.tool import declare, known, one_of
-from agent_saga.engine.wrap import Invocation
+from agent_saga.engine.wrap import Invocation, checked_key
 from agent_saga.errors import (
     AbortRequested,
     ConfigurationError,
@@ -98,7 +98,14 @@ class SagaHandle:
         Raises:
             RefusedError: the step was refused before its effect.
             OutcomeUnknown: an equal earlier step ended without a known outcome.
+            ConfigurationError: an argument cannot be used.
         """
+        key = None if key is None else checked_key(key)
+        if not isinstance(arguments, Mapping | None):
+            raise ConfigurationError(
+                f"arguments= of {tool} is a mapping, not {type(arguments).__name__}.",
+                fix="Name what the step is called with: arguments={'amount': 5}.",
+            )
         declared = declare(
             forward,
             name=tool,
@@ -262,7 +269,10 @@ class SagaScope:
         if not boundaries:
             raise ConfigurationError("A boundary was left that had not been entered here.")
         self._open.set(tuple(boundaries[:-1]))
-        self._in_use.remove(boundaries[-1])
+        try:
+            self._in_use.remove(boundaries[-1])
+        except ValueError:
+            raise ConfigurationError("A boundary was left by two threads at once.") from None
         return boundaries[-1]
 
     @interrupts.engine_code

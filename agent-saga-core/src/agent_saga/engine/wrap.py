@@ -91,9 +91,7 @@ class SagaTool(Generic[P, R]):
         Args:
             key: any text that identifies this effect, for example "order-17".
         """
-        if not isinstance(key, str) or not key:
-            raise ConfigurationError("A step's key is a text that is not empty.")
-        return Keyed(self, key)
+        return Keyed(self, checked_key(key))
 
     # --- the short form --------------------------------------------------------------------------
 
@@ -351,6 +349,17 @@ class Invocation(Struct, eq=False):
         if outcome.error is not None:
             raise leaving(outcome.error, step)
         return outcome.value
+
+
+def checked_key(key: object) -> str:
+    """Return a step's key.
+
+    Raises:
+        ConfigurationError: it is no text, or empty.
+    """
+    if not isinstance(key, str) or not key:
+        raise ConfigurationError("A step's key is a text that is not empty.")
+    return key
 
 
 def module_of(fn: Callable[..., Any]) -> str:
