@@ -57,7 +57,7 @@ def figures(effort: Effort) -> list[Figure]:
             kit.runtime.wal.close()
     name = "transactions of the store per step, three limits"
     return [
-        Figure(GROUP, name, asked, "", 0.1, kind="counter"),
+        Figure(GROUP, name, asked, "", 0.05, kind="counter"),
         *_ratios(samples),
     ]
 

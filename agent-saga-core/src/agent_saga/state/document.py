@@ -12,6 +12,7 @@ Rules of this part:
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -29,6 +30,7 @@ MAX_KEY_BYTES: Final = 1024
 MAX_BODY_BYTES: Final = 1 << 20
 MAX_DEPTH: Final = 32
 MAX_INT: Final = 2**53
+_TEXT: Final = frozenset({str})
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
@@ -57,7 +59,8 @@ def encode(doc: Doc) -> bytes:
     """
     if type(doc) is not dict:
         raise NotRecordable(f"A state document must be a dict, not {type(doc).__qualname__}.")
-    _check(doc, "document", 0)
+    if not _is_plain((doc,), MAX_DEPTH):
+        _check(doc, "document", 0)
     body = _encoder.encode({"v": FORMAT, "doc": doc})
     if len(body) > MAX_BODY_BYTES:
         raise NotRecordable(f"A state document is larger than {MAX_BODY_BYTES} bytes.")
@@ -114,30 +117,38 @@ def _check_dict(value: dict[object, object], path: str, depth: int) -> None:
     for key, item in value.items():
         if type(key) is not str:
             raise NotRecordable(f"{path} has a key that is no string: {type(key).__qualname__}.")
-        if not key.isascii():
-            _utf8(key, path)
-        if not _is_plain(item):
-            _check(item, f"{path}.{key[:60]}", depth + 1)
+        _utf8(key, path)
+        _check(item, f"{path}.{key[:60]}", depth + 1)
 
 
 def _check_list(value: list[object], path: str, depth: int) -> None:
     for index, item in enumerate(value):
-        if type(item) is float and item - item == 0.0:
-            continue  # lists of times are long
-        if not _is_plain(item):
-            _check(item, f"{path}[{index}]", depth + 1)
+        _check(item, f"{path}[{index}]", depth + 1)
 
 
-def _is_plain(item: object) -> bool:
-    """Say quickly that a value needs no closer look; most of a document's do not."""
-    kind = type(item)
-    if kind is float:
-        return item - item == 0.0  # type: ignore[operator, no-any-return]
-    if kind is int:
-        return -MAX_INT <= item <= MAX_INT  # type: ignore[operator]
-    if kind is str:
-        return item.isascii()  # type: ignore[attr-defined, no-any-return]
-    return item is None or kind is bool
+def _is_plain(values: Iterable[Any], depth: int) -> bool:
+    """Say quickly that values need no closer look; most documents are so. False is always safe."""
+    for item in values:
+        kind = type(item)
+        if kind is str:
+            ok = item.isascii()
+        elif kind is int:
+            ok = -MAX_INT <= item <= MAX_INT
+        elif kind is float:
+            ok = item - item == 0.0
+        elif kind is list:
+            ok = depth > 0 and _is_plain(item, depth - 1)
+        elif kind is dict:
+            ok = depth > 0 and _has_plain_keys(item) and _is_plain(item.values(), depth - 1)
+        else:
+            ok = item is None or kind is bool
+        if not ok:
+            return False
+    return True
+
+
+def _has_plain_keys(value: dict[object, object]) -> bool:
+    return _TEXT.issuperset(map(type, value)) and "".join(value).isascii()  # type: ignore[arg-type]
 
 
 def _utf8(text: str, path: str) -> bytes:

@@ -114,9 +114,10 @@ class Window:
 
     def give_back(self, entry: int, amount: Number) -> None:
         """Take an amount out of an entry again, unless that has left the window."""
-        if self.packed.number:
+        at = entry - self.base - self.packed.number
+        if at < 0 and self.packed.number:
             self.unpack()
-        at = entry - self.base
+            at = entry - self.base
         if at >= 0:
             self.amounts[at] = add(self.amounts[at], negative(amount))
             self.total = add(self.total, negative(amount))
