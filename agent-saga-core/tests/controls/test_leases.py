@@ -12,6 +12,7 @@ from agent_saga import BudgetLimit, LimitStore, RateLimit
 from agent_saga.controls.control import CallView
 from agent_saga.controls.limits.leases import FEWEST, LONGEST, MOST, SHARE
 from agent_saga.domain.semantics import ActionSemantics
+from agent_saga.errors import StateError, StateUnavailable
 from agent_saga.state.memory import MemoryStateStore
 from agent_saga_testing.clock import FakeClock
 
@@ -21,11 +22,12 @@ WINDOW = 86_400.0
 class Process:
     """What one process has of the limits: a store of its own on the shared state."""
 
-    def __init__(self, state, clock, limits):
+    def __init__(self, state, clock, limits, pauses=40):
         self.store = LimitStore(state, clock=clock)
+        self.store._pauses = pauses
         self.limits = limits
         self.leases = self.store._leases
-        self.leases._watch = lambda: None  # no timer: the test says when leases end
+        self.leases._watch = lambda at_least=0.0: None  # no timer: the test says when leases end
         self.made = 0
         self.transactions = 0
 
@@ -183,7 +185,7 @@ def test_the_lease_of_a_dead_process_is_waited_for_once():
     state, clock = MemoryStateStore(), FakeClock()
     process = Process(state, clock, [budget(1000)])
     busy(process, 3)
-    other = Process(state, clock, [budget(1000)])
+    other = Process(state, clock, [budget(1000)], pauses=2)
     transact, asked = state.transact, []
 
     def counted(*args, **kwargs):
@@ -210,6 +212,28 @@ def test_leases_end_by_themselves():
     assert used(state, clock)["spend"] == 3
 
 
+@pytest.mark.parametrize("error", [StateError, StateUnavailable])
+def test_a_store_that_fails_is_not_asked_in_a_loop(error):
+    """A closed one is left alone until a call comes; one that is busy is asked now and then."""
+    state, clock = MemoryStateStore(), FakeClock()
+    process = Process(state, clock, [budget(10**6)])
+    busy(process, 3)
+    transact, pauses = state.transact, []
+
+    def fails(*args, **kwargs):
+        raise error("it cannot be used")
+
+    state.transact = fails
+    process.leases._watch = lambda at_least=0.0: pauses.append(at_least)
+    for lease in process.leases._of.values():
+        lease.began -= LONGEST
+    process.leases._tick()
+    assert pauses == ([LONGEST] if error is StateUnavailable else [])
+    state.transact = transact
+    process.leases._tick()
+    assert used(state, clock)["spend"] == 3
+
+
 what = st.sampled_from(["call"] * 6 + ["keep", "back", "wait", "end", "die"])
 step = st.tuples(what, st.integers(0, 2), st.integers(0, 9), st.floats(0.0, 20.0))
 
@@ -223,7 +247,7 @@ def test_processes_with_leases_never_let_through_too_much(steps, cap):
     window = 32.0
     state, clock = MemoryStateStore(), FakeClock()
     limits = [budget(cap, window)]
-    processes = [Process(state, clock, limits) for _ in range(3)]
+    processes = [Process(state, clock, limits, pauses=0) for _ in range(3)]
     through, held = [], []
     for kind, who, amount, pause in steps:
         process = processes[who]
@@ -249,7 +273,7 @@ def test_processes_with_leases_never_let_through_too_much(steps, cap):
         elif kind == "end":
             process.leases.end()
         elif kind == "die":
-            processes[who] = Process(state, clock, limits)
+            processes[who] = Process(state, clock, limits, pauses=0)
     at = clock.monotonic()
     told = used(state, clock).get("spend", 0)
     assert told >= sum(a for t, a in through if t + window > at)

@@ -29,7 +29,7 @@ from weakref import WeakSet
 
 from agent_saga.controls.amounts import Number, add
 from agent_saga.controls.limits.count import LEASE, Count
-from agent_saga.errors import AgentSagaError
+from agent_saga.errors import AgentSagaError, StateUnavailable
 from agent_saga.wal.os_port import FORKS
 
 if TYPE_CHECKING:
@@ -199,14 +199,18 @@ class Leases:
         if ended and self._fork == FORKS.generation:
             self._hand_back(Borrowing(self, ended, {}))
 
-    def _watch(self) -> None:
-        """Have what is left handed back when its time is over, and when the process ends."""
+    def _watch(self, at_least: float = 0.0) -> None:
+        """Have what is left handed back when its time is over, and when the process ends.
+
+        Args:
+            at_least: seconds until then.
+        """
         with self.lock:
             if self._timer is not None or not self._of:
                 return
             _at_end(self)
             first = min(lease.began for lease in self._of.values())
-            pause = max(_LEAST_PAUSE, first + LONGEST - time.monotonic())
+            pause = max(at_least, first + LONGEST - time.monotonic())
             timer = self._timer = threading.Timer(pause, self._tick)
             timer.daemon = True
         with contextlib.suppress(RuntimeError):  # no thread to be had: the next call does it
@@ -214,9 +218,14 @@ class Leases:
 
     def _tick(self) -> None:
         self._timer = None
-        with contextlib.suppress(AgentSagaError):  # the next call tries again
+        try:
             self.end(every=False)
-        self._watch()
+        except StateUnavailable:
+            self._watch(LONGEST)
+        except AgentSagaError:
+            return  # closed, removed or damaged: the next call says so, or ends them
+        else:
+            self._watch(_LEAST_PAUSE)
 
 
 class Borrowing:

@@ -32,10 +32,10 @@ from agent_saga.controls.amounts import Number, add, text_of
 from agent_saga.controls.control import CallView, Surroundings, Use
 from agent_saga.controls.limits.asked import Asked, SharedTaken, asking, name_of
 from agent_saga.controls.limits.count import Count
-from agent_saga.controls.limits.leases import LONGEST, Borrowing, Lease, Leases
+from agent_saga.controls.limits.leases import Borrowing, Lease, Leases
 from agent_saga.controls.limits.limit import Limit
 from agent_saga.controls.limits.moments import Moment, moment
-from agent_saga.controls.limits.upkeep import META, is_kept_up, upkeep, usage_of
+from agent_saga.controls.limits.upkeep import META, is_kept_up, sweep, upkeep, usage_of
 from agent_saga.controls.limits.usage import Over, Usage, over
 from agent_saga.domain.clock import SYSTEM_CLOCK, Clock
 from agent_saga.domain.semantics import ActionSemantics
@@ -56,8 +56,8 @@ _BEHIND: Final = object()
 """Answers that the store does not count what the log announced."""
 
 _PAUSE: Final = 0.05
-_PAUSES: Final = int(2 * LONGEST / _PAUSE)
-"""For how long a call that is over a limit waits for the leases of others to end."""
+_PAUSES: Final = 100
+"""How often a call that is over a limit looks whether the leases of others have ended."""
 
 _NONE: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 
@@ -106,6 +106,7 @@ class LimitStore:
             raise ConfigurationError(f"A LimitStore needs a state store, not {state!r}.")
         self._state = state
         self._clock = clock or SYSTEM_CLOCK
+        self._pauses = _PAUSES
         self._wal: BaseWAL | None = None
         self._settled: dict[str, list[str]] = {}
         self.restart_in_child()
@@ -165,19 +166,23 @@ class LimitStore:
 
         def blocking() -> Any:
             answer = use.blocking()
-            for _ in range(_PAUSES):
+            for number in range(self._pauses):
                 if not answer.lent:
                     break
                 time.sleep(_PAUSE)
+                if number == 0:
+                    self._end_those_of_the_dead()
                 answer = use.blocking()
             return self._stored(borrowing, answer)
 
         async def awaiting() -> Any:
             answer = await use.awaiting()
-            for _ in range(_PAUSES):
+            for number in range(self._pauses):
                 if not answer.lent:
                     break
                 await asyncio.sleep(_PAUSE)
+                if number == 0:
+                    await asyncio.to_thread(self._end_those_of_the_dead)
                 answer = await use.awaiting()
             return self._stored(borrowing, answer)
 
@@ -273,6 +278,11 @@ class LimitStore:
                 begun[one.key] = lease
             put[one.key] = count.document()
         return Change(_Answer([one.taken for one in asked], [], begun), put)
+
+    def _end_those_of_the_dead(self) -> None:
+        """Let leases of processes that are proved dead count as used; nobody waits for them."""
+        if isinstance(self._wal, FileWAL):
+            sweep(self.state, self._wal, self._now())
 
     def _end_leases(self, borrowing: Borrowing) -> None:
         """Have the store count leases as ended; blocks."""
