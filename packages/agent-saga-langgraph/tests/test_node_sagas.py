@@ -14,6 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, RetryPolicy, Send, interrupt
 
+from agent_saga import AgentKit
 from agent_saga.errors import BranchRefused, SagaAborted, SagaClosed
 from agent_saga_langgraph import (
     last_report,
@@ -23,6 +24,8 @@ from agent_saga_langgraph import (
     saga_boundary,
     saga_run_sync,
 )
+from agent_saga_langgraph import place as places
+from agent_saga_testing.integration.driver import QUICK
 
 THREAD = {"configurable": {"thread_id": "1"}}
 GO, YES = {"log": []}, Command(resume="yes")
@@ -223,7 +226,7 @@ def test_a_thread_that_was_deleted_begins_anew(shelf):
 
 
 def test_where_no_checkpoint_is_stored_on_the_way_nothing_is_repeated(shelf, monkeypatch):
-    monkeypatch.setattr(node_sagas, "_PATIENCE", 0.0)
+    monkeypatch.setattr(node_sagas, "_PATIENCE", 1e6)  # nothing is waited for that cannot come
     graph = shelf.graph()
     run(graph, GO, durability="exit")
     with pytest.raises(BranchRefused, match="nobody can tell"):
@@ -231,6 +234,31 @@ def test_where_no_checkpoint_is_stored_on_the_way_nothing_is_repeated(shelf, mon
     with pytest.raises(BranchRefused, match="nobody can tell"):
         run(graph, GO, durability="exit", on_a_loop=True)
     assert shelf.shop.world.applications() == 1
+
+
+def test_where_nobody_says_how_checkpoints_are_stored_they_are_waited_for(shelf, monkeypatch):
+    monkeypatch.setattr(node_sagas, "_PATIENCE", 0.05)
+    monkeypatch.setattr(places, "stores_on_the_way", lambda _: True)
+    graph = shelf.graph()
+    run(graph, GO, durability="exit")
+    with pytest.raises(BranchRefused, match="nobody can tell"):
+        run(graph, GO, durability="exit")
+
+
+def test_what_is_noted_of_nodes_goes_with_what_the_log_tells(shelf):
+    saver, shop = InMemorySaver(), shelf.shop
+    run(shelf.graph(saver), GO)
+    run(shelf.graph(saver), GO)
+    assert len(node_sagas.begun_on(shop.kit.runtime.store, "1")) == 2
+    shop.kit.runtime.wal.close()
+    shop.kit = AgentKit("shop", wal=str(shop.folder / "log"), settings=QUICK)
+    shop.kit.runtime.wal.compact(grace_seconds=0)
+    later = Shelf(shop).graph(saver)
+    run(later, GO)
+    (noted,) = node_sagas.begun_on(shop.kit.runtime.store, "1")
+    run(later, GO)
+    assert noted in node_sagas.begun_on(shop.kit.runtime.store, "1")
+    assert shop.world.applications() == 4
 
 
 DIES = """

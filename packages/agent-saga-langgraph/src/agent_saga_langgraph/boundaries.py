@@ -134,9 +134,9 @@ class Boundary:
         saga, begun = node_sagas.own_saga(node, recorded)
         before = [] if begun else node_sagas.earlier(node, recorded)
         if before:
-            stored = node_sagas.stored(places.checkpointer(config), node)
+            stored = node_sagas.stored(config, node)
             saga = node_sagas.taken_over(node, before, stored, recorded) or saga
-        return self._on_thread(node, saga, given)
+        return self._on_thread(node, saga, given, recorded)
 
     async def _plan_async(self, given: Any, config: RunnableConfig) -> Plan:
         node = self._node(config)
@@ -146,9 +146,9 @@ class Boundary:
         saga, begun = await asyncio.to_thread(node_sagas.own_saga, node, recorded)
         before = [] if begun else await asyncio.to_thread(node_sagas.earlier, node, recorded)
         if before:
-            stored = await node_sagas.stored_async(places.checkpointer(config), node)
+            stored = await node_sagas.stored_async(config, node)
             saga = node_sagas.taken_over(node, before, stored, recorded) or saga
-        return await asyncio.to_thread(self._on_thread, node, saga, given)
+        return await asyncio.to_thread(self._on_thread, node, saga, given, recorded)
 
     def _without_thread(self, given: Any) -> Plan:
         return Plan(self._asked, given, nested=current_scope.get() is not None)
@@ -161,7 +161,7 @@ class Boundary:
             return None
         return node_sagas.node_at(str(thread), place.spot.checkpoint, config.get("metadata") or {})
 
-    def _on_thread(self, node: Node, saga: str, given: Any) -> Plan:
-        node_sagas.note(self._asked.runtime.store, node, saga)
+    def _on_thread(self, node: Node, saga: str, given: Any, recorded: Recorded) -> Plan:
+        node_sagas.note(recorded.store, node, saga)
         history = node_sagas.history_of(node)
         return Plan(self._asked, given, saga_id=saga, history=history, thread=node.thread)

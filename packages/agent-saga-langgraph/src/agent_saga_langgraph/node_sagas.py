@@ -5,14 +5,14 @@ Rules of this part:
 - The saga's id is made of the checkpoint that the superstep began with and the task in it. So a
   resumed or repeated node finds it again, and the tasks of a fan-out have one each.
 - What the nodes of a thread began is noted in the state store before it begins: no checkpoint
-  names it, and `rollback_to` must find it.
+  names it, and `rollback_to` must find it. The note goes when the saga has left the log.
 - A node that runs at another checkpoint looks at what it did before on its thread. What a completed
   superstep on the way here did is over. What waits where a new input dropped it, or was lost with
   its checkpoint in a crash, is gone on with. Anything else that stands would stand beside this run,
   or happen again: it is refused.
 - A thread of which nothing is left, though no process died, was deleted: its id begins a new life.
 - A checkpoint that is not stored yet is waited for; where none is stored on the way, nobody can
-  tell, and a node that did something before is refused.
+  tell, and a node that did something before is refused, at once where durability is 'exit'.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from agent_saga_langgraph.wishes import History
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+    from langgraph.checkpoint.base import CheckpointTuple
 
     from agent_saga.kit.frameworks.recorded import Recorded
     from agent_saga.recovery.survey import Found
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from agent_saga.state.document import Doc
 
 _WAITS: Final = (SagaState.RUNNING, SagaState.SUSPENDED, SagaState.RELEASED)
+_NOTES: Final = "langgraph-node/"
+_FIELDS: Final = ("saga", "checkpoint", "path", "place")
 _HERE: Final = frozenset({SagaState.COMMITTED, *_WAITS})
 _UNDONE: Final = (SagaState.ROLLED_BACK, SagaState.CLOSED)
 _PATIENCE: Final = 3.0
@@ -74,13 +76,13 @@ class Began(NamedTuple):
 
     Attributes:
         saga: its id.
-        path, checkpoint: where the node stood, as in `Node`.
+        checkpoint, path: where the node stood, as in `Node`.
         place: the id that a saga has which begins there.
     """
 
     saga: str
-    path: str
     checkpoint: str
+    path: str
     place: str
 
 
@@ -108,26 +110,37 @@ def numbered(name: str, number: int) -> str:
 # --- what was begun -------------------------------------------------------------------------------
 
 
-def _document(thread: str) -> str:
-    return f"langgraph/{thread}"
+def _folder(thread: str) -> str:
+    return f"{_NOTES}{hashlib.sha256(thread.encode()).hexdigest()[:32]}/"
+
+
+def _document(thread: str, saga: str) -> str:
+    return _folder(thread) + hashlib.sha256(saga.encode()).hexdigest()[:32]
 
 
 def note(store: StateStore, node: Node, saga: str) -> None:
     """Note, durably, that a node begins a saga, or goes on with one."""
+    _put(store, _document(node.thread, saga), dict(zip(_FIELDS, (saga, *node[1:]), strict=True)))
 
-    def add(doc: Doc | None) -> tuple[Doc | None, None]:
-        begun = dict((doc or {}).get("nodes") or {})
-        begun[saga] = [node.path, node.checkpoint, node.saga]
-        return {"nodes": begun}, None
 
-    key = _document(node.thread)
-    store.transact([key], one(key, add), durable=True)
+def _put(store: StateStore, key: str, doc: Doc | None) -> None:
+    store.transact([key], one(key, lambda _: (doc, None)), durable=True)
 
 
 def begun_on(store: StateStore, thread: str) -> list[Began]:
     """Return what the nodes of a thread began."""
-    doc = store.get(_document(thread)) or {}
-    return [Began(saga, *map(str, where)) for saga, where in doc.get("nodes", {}).items()]
+    return [_began(doc) for _, doc in store.scan(_folder(thread))]
+
+
+def _began(doc: Doc) -> Began:
+    return Began(*(str(doc[name]) for name in _FIELDS))
+
+
+def forget(recorded: Recorded) -> None:
+    """Drop the notes of all sagas that have left the log: nothing can be told or undone of them."""
+    notes = {_began(doc).saga: key for key, doc in recorded.store.scan(_NOTES)}
+    for saga in recorded.departed(notes):
+        _put(recorded.store, notes[saga], None)
 
 
 def checkpoints_of(recorded: Recorded, thread: str) -> dict[str, str]:
@@ -201,12 +214,16 @@ def earlier(node: Node, recorded: Recorded) -> list[tuple[Began, Found]]:
     """Return what a node must know of its thread's other checkpoints.
 
     That is what stands of what the same node did, and what any node did that was undone since.
+    Notes of which the log tells nothing are looked through, and dropped if their sagas have left.
     """
     begun = begun_on(recorded.store, node.thread)
     others = [one for one in begun if one.checkpoint != node.checkpoint]
+    found = _found(others, recorded)
+    if len(found) < len(others):
+        forget(recorded)
     return [
         (began, saga)
-        for began, saga in _found(others, recorded)
+        for began, saga in found
         if _is_missing(saga, recorded)
         or (began.path == node.path and any(stands(saga, step) for step in saga.view.steps))
     ]
@@ -316,24 +333,29 @@ def _outermost(thread: str) -> RunnableConfig:
     return {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
 
 
-def stored(saver: BaseCheckpointSaver[Any], node: Node) -> list[CheckpointTuple]:
-    """Return a thread's checkpoints, when the node's own is among them or is long in coming."""
-    until = time.monotonic() + _PATIENCE
+def stored(config: RunnableConfig, node: Node) -> list[CheckpointTuple]:
+    """Return a thread's checkpoints, when the node's own is among them or will not come."""
+    saver, until = places.checkpointer(config), time.monotonic() + _patience(config)
     while True:
         found = list(saver.list(_outermost(node.thread)))
-        if _has(found, node) or time.monotonic() > until:
+        if _has(found, node) or time.monotonic() >= until:
             return found
         time.sleep(_PAUSE)
 
 
-async def stored_async(saver: BaseCheckpointSaver[Any], node: Node) -> list[CheckpointTuple]:
+async def stored_async(config: RunnableConfig, node: Node) -> list[CheckpointTuple]:
     """Do what `stored` does without blocking the event loop."""
-    until = time.monotonic() + _PATIENCE
+    saver, until = places.checkpointer(config), time.monotonic() + _patience(config)
     while True:
         found = [one async for one in saver.alist(_outermost(node.thread))]
-        if _has(found, node) or time.monotonic() > until:
+        if _has(found, node) or time.monotonic() >= until:
             return found
         await asyncio.sleep(_PAUSE)
+
+
+def _patience(config: RunnableConfig) -> float:
+    """Return for how many seconds a checkpoint is waited for."""
+    return _PATIENCE if places.stores_on_the_way(config) else 0.0
 
 
 def _has(found: list[CheckpointTuple], node: Node) -> bool:

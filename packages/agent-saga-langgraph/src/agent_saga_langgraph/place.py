@@ -185,6 +185,15 @@ def checkpointer(config: RunnableConfig) -> Any:
     return (config.get("configurable") or {}).get("__pregel_checkpointer")
 
 
+def stores_on_the_way(config: RunnableConfig) -> bool:
+    """Say whether checkpoints may be stored before the graph that runs here ends.
+
+    LangGraph hands down how durable a run is under a key that is not promised. Without it the
+    answer is yes, and whoever looks for a checkpoint waits for it in vain.
+    """
+    return (config.get("configurable") or {}).get("__pregel_durability") != "exit"
+
+
 def is_on_thread() -> bool:
     """Say whether the running code is in a graph that can be gone on with; see above."""
     return has_checkpointer(ensure_config()) and here() is not None

@@ -19,7 +19,7 @@ from agent_saga.recovery.survey import Found, look, look_at, survey
 from agent_saga.recovery.vanished import KnownSagas
 from agent_saga.runtime.composition import Runtime
 from agent_saga.state.base import StateStore
-from agent_saga.wal.departed import has_departed
+from agent_saga.wal.departed import all_departed, has_departed
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.format import Record
 from agent_saga.wal.os_port import OsPort
@@ -133,6 +133,16 @@ class Recorded:
         """
         ids, path = set(sagas), self._wal.path
         return bool(look_at(path, ids)) or any(has_departed(path, saga) for saga in ids)
+
+    def departed(self, sagas: Iterable[str]) -> list[str]:
+        """Return those of several sagas that have left the log.
+
+        Args:
+            sagas: by the ids of our own.
+        """
+        ids = {saga: identity.saga_id_of(saga) for saga in sagas}
+        left = all_departed(self._wal.path) if ids else frozenset()
+        return [saga for saga, id_in_log in ids.items() if id_in_log in left]
 
     def label(self, found: Found, name: str) -> object:
         """Return a label that a saga was begun with, or None."""
