@@ -17,7 +17,15 @@ from scripted import call
 
 from agent_saga import ConfigurationError, NoBoundary, SagaAborted, UndeclaredSemantics
 from agent_saga.errors import UndeclaredTool
-from agent_saga_langgraph import SagaMiddleware, compensable, safe_tool, wrap_tool, wrap_tools
+from agent_saga_langgraph import (
+    SagaMiddleware,
+    SagaToolNode,
+    compensable,
+    safe_tool,
+    wrap_tool,
+    wrap_tools,
+)
+from agent_saga_langgraph.tools import is_wrapped
 
 
 @tool(response_format="content_and_artifact")
@@ -317,3 +325,64 @@ def test_the_idempotency_key_is_given_by_the_engine_and_hidden_from_the_model(sh
     asyncio.run(case())
     assert len(set(keys)) == 3
     assert all(len(key) == 64 for key in keys)
+
+
+class OwnWay(OwnClass):
+    """Does everything where it is called, and nothing behind it."""
+
+    shop: Any = None
+
+    def invoke(self, *args, **kwargs):
+        return self.shop.book.func("seat")
+
+
+class OwnWayOnALoop(OwnWay):
+    async def ainvoke(self, *args, **kwargs):
+        return self.shop.book.func("seat")
+
+
+class OwnBatch(OwnClass):
+    def batch(self, inputs, *args, **kwargs):
+        return inputs
+
+
+@pytest.mark.parametrize("way", [OwnWay, OwnWayOnALoop, OwnBatch])
+def test_a_class_that_may_do_everything_where_it_is_called_is_refused(way, shop):
+    fields = {"shop": shop} if way is not OwnBatch else {}
+    undo = shop.cancel.using(effect="$.id")
+    with pytest.raises(ConfigurationError, match="no step would be seen"):
+        wrap_tool(way(**fields), compensate=undo, kit=shop.kit)
+    with pytest.raises(ConfigurationError, match="no step would be seen"):
+        SagaToolNode([way(**fields)], kit=shop.kit, declared={"own_class": compensable(undo)})
+    assert is_wrapped(wrap_tool(way(**fields), semantics="REVERSIBLE", kit=shop.kit))
+    assert shop.world.applications() == 0
+
+
+def test_a_way_of_its_own_that_one_tool_alone_has_is_refused_too(shop):
+    own = shop.book.model_copy()
+    object.__setattr__(own, "invoke", lambda *_, **__: shop.book.func("seat"))
+    with pytest.raises(ConfigurationError, match="brings its own invoke"):
+        wrap_tool(own, compensate=shop.cancel.using(effect="$.id"), kit=shop.kit)
+
+
+class OwnRun(StructuredTool):
+    """Holds a function, and does something else."""
+
+    shop: Any = None
+
+    def _run(self, *args, config=None, run_manager=None, **kwargs):
+        return self.shop.book.func("seat")
+
+
+@pytest.mark.parametrize("on_a_loop", [False, True])
+def test_what_a_class_does_in_the_place_of_its_function_is_the_step(shop, on_a_loop):
+    own = OwnRun.from_function(lambda item: item, name="own", description="own", shop=shop)
+    wrapped = wrap_tool(own, compensate=shop.cancel.using(effect="$.id"), kit=shop.kit)
+    with pytest.raises(SagaAborted) as failed, shop.kit.transaction():
+        asyncio.run(wrapped.ainvoke({"item": "it"})) if on_a_loop else wrapped.invoke(
+            {"item": "it"}
+        )
+        raise RuntimeError("the run fails")
+    assert [line.tool for line in failed.value.report.compensated] == ["own"]
+    shop.world.assert_stands()
+    assert shop.world.applications() == 1

@@ -6,6 +6,8 @@ Rules of this part:
   schema, artifact, injected arguments and `return_direct` are the tool's own.
 - Only the function behind it is replaced (`func` and `coroutine`, or `_run` and `_arun` where a
   class brings its own), so the step sees the raw result.
+- A class that brings its own way to be called (`invoke`, `run`, …) may do everything there, and no
+  function behind it would be seen: it is refused, unless the tool is a read.
 - A call that the gate refuses had no effect and is no failure: the model is told rule and reason.
   What says that the program or the saga is at fault leaves the run as an error.
 - An `idempotency_key` that the function takes is given by the engine: the model is not shown it,
@@ -19,7 +21,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool, Tool
@@ -49,6 +51,12 @@ T = TypeVar("T", bound=BaseTool)
 _NO_SUCH_TOOL = (
     "What a middleware brings at run time is declared to SagaMiddleware(kit, tools={…}), listed "
     "last; what a function calls itself, with wrap_tool(…)."
+)
+_FRAMEWORKS: Final = ("langchain", "langchain_core", "langgraph")
+_WAYS: Final = (
+    *("invoke", "ainvoke", "run", "arun", "__call__"),
+    *("batch", "abatch", "batch_as_completed", "abatch_as_completed"),
+    *("stream", "astream", "transform", "atransform"),
 )
 _classes: dict[type[BaseTool], type[BaseTool]] = {}
 
@@ -188,21 +196,60 @@ def with_defaults(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _replaced(tool: T, declare: Callable[[Callable[..., Any]], SagaTool[..., Any]]) -> T:
-    """Return a copy of a tool with declared functions in the place of its own."""
+    """Return a copy of a tool with declared functions in the place of its own.
+
+    Raises:
+        ConfigurationError: what it does may come past them.
+    """
 
     def step(fn: Callable[..., Any]) -> Callable[..., Any]:
         return in_place_of(fn, Effect(declare(fn), _chosen(tool, fn)))
 
-    own: dict[str, Any] = {}
-    if isinstance(tool, (StructuredTool, Tool)):
-        own = {name: fn for name in ("func", "coroutine") if (fn := getattr(tool, name))}
-    copy = tool.model_copy(update={name: step(fn) for name, fn in own.items()})
+    steps = {name: step(fn) for name, fn in _functions(tool).items()}
+    fields = {name: fn for name, fn in steps.items() if name in type(tool).model_fields}
+    copy = tool.model_copy(update=fields)
     object.__setattr__(copy, "__class__", _class_of(type(tool)))
-    if not isinstance(tool, (StructuredTool, Tool)):
-        for name in ("_run", "_arun"):
-            if getattr(type(tool), name) is not getattr(BaseTool, name):
-                object.__setattr__(copy, name, step(getattr(tool, name)))
+    for name in steps.keys() - fields.keys():
+        object.__setattr__(copy, name, steps[name])
+    if not is_read(copy):
+        _check_reached(tool)
     return copy
+
+
+def _functions(tool: BaseTool) -> dict[str, Callable[..., Any]]:
+    """Return the functions behind a tool, by the attributes that hold them."""
+    holds = isinstance(tool, (StructuredTool, Tool))
+    found = {}
+    for method, name in (("_run", "func"), ("_arun", "coroutine")):
+        if _brings(tool, method):
+            found[method] = getattr(tool, method)
+        elif holds and (fn := getattr(tool, name)):
+            found[name] = fn
+    return found
+
+
+def _brings(tool: BaseTool, method: str) -> bool:
+    """Say whether a tool has a method that is not the framework's own."""
+    if method in vars(tool):
+        return True
+    home = next((cls for cls in type(tool).__mro__ if method in vars(cls)), BaseTool)
+    return home.__module__.partition(".")[0] not in _FRAMEWORKS
+
+
+def _check_reached(tool: BaseTool) -> None:
+    """See that every way to call a tool leads to the functions behind it.
+
+    Raises:
+        ConfigurationError: its class brings a way of its own.
+    """
+    own = [method for method in _WAYS if _brings(tool, method)]
+    if own:
+        raise ConfigurationError(
+            f"The class {type(tool).__name__} of the tool {tool.name} brings its own "
+            f"{' and '.join(own)}, and may do everything there: no step would be seen.",
+            fix="Let the class do its work in _run and _arun; or give safe_tool(…) a function that "
+            "calls it.",
+        )
 
 
 def _chosen(tool: BaseTool, fn: Callable[..., Any]) -> Callable[[str], bool]:
