@@ -7,6 +7,7 @@ finds in its own folder.
 from __future__ import annotations
 
 import sys
+import time
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -42,6 +43,8 @@ from agent_saga_langgraph import (
     saga_stream,
 )
 from agent_saga_testing.integration.driver import AgentDriver, Call, Ended
+from agent_saga_testing.integration.tools import LOOK
+from agent_saga_testing.world import World
 
 PROMPT = {"messages": [("user", "go on")]}
 THREAD = {"configurable": {"thread_id": "thread"}}
@@ -158,9 +161,17 @@ class LangGraphDriver(AgentDriver):
     def asks(self):
         def ask(question: str) -> str:
             """Ask a human."""
+            self.wait_for_effect()
             return str(interrupt(question))
 
         return ask
+
+    def wait_for_effect(self):
+        """Let the call beside this one take effect: an interrupt drops what has not begun."""
+        world = World(self.folder / "world.sqlite", honours_keys=False)
+        until = time.monotonic() + 60
+        while not world.applications() and time.monotonic() < until:
+            time.sleep(LOOK)
 
     def nested(self, agent):
         async def delegate(item: str) -> str:

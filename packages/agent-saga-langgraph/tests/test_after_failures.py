@@ -1,21 +1,17 @@
-"""After a run that failed: a thread on which nothing happened, and results that are kept."""
+"""After a run that failed: a thread on which nothing happened."""
 
 from __future__ import annotations
 
-import logging
 import operator
 from typing import Annotated, TypedDict
 
 import pytest
-from langgraph.cache.memory import InMemoryCache
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.func import entrypoint, task
 from langgraph.graph import START, StateGraph
-from langgraph.types import CachePolicy
 
-from agent_saga import ConfigurationError, SagaAborted
+from agent_saga import SagaAborted
 from agent_saga.errors import SagaClosed
-from agent_saga_langgraph import caches, last_report, safe_tool, saga_boundary, saga_run_sync
+from agent_saga_langgraph import last_report, safe_tool, saga_run_sync
 
 THREAD = {"configurable": {"thread_id": "1"}}
 
@@ -104,74 +100,3 @@ def test_a_refused_effect_is_nothing_that_happened(shop):
     down.tool, down.is_down = Down(shop).tool, False
     down.run()
     assert last_report().outcome == "COMMITTED"
-
-
-# --- results that are kept ------------------------------------------------------------------------
-
-
-@pytest.fixture
-def book(shop):
-    return safe_tool(shop.book.func, compensate=shop.cancel.using(effect="$.id"), kit=shop.kit)
-
-
-def cached(node, *, boundary=None, cache=True):
-    inner = StateGraph(State)
-    inner.add_node("pay", node, cache_policy=CachePolicy())
-    inner.add_edge(START, "pay")
-    graph = inner.compile(cache=InMemoryCache() if cache else None)
-    if boundary is None:
-        return graph
-    builder = StateGraph(State)
-    builder.add_node("inner", boundary(graph))
-    builder.add_edge(START, "inner")
-    return builder.compile()
-
-
-def test_no_effect_comes_from_a_node_whose_result_is_kept(shop, book):
-    graph = cached(lambda _: {"log": [book.invoke({"item": "seat"})["id"]]})
-    with pytest.raises(SagaAborted) as failed:
-        saga_run_sync(graph, {"log": []}, kit=shop.kit)
-    assert isinstance(failed.value.cause, ConfigurationError)
-    assert "cache policy" in str(failed.value.cause)
-    shop.world.assert_untouched()
-
-
-@pytest.mark.parametrize("inside", ["subgraph", "boundary"])
-def test_nor_from_one_inside_another_graph(shop, book, inside):
-    def boundary(graph):
-        return graph if inside == "subgraph" else saga_boundary(graph, shop.kit)
-
-    graph = cached(lambda _: {"log": [book.invoke({"item": "seat"})["id"]]}, boundary=boundary)
-    with pytest.raises(SagaAborted, match="cache policy"):
-        saga_run_sync(graph, {"log": []}, kit=shop.kit)
-    shop.world.assert_untouched()
-
-
-def test_a_policy_without_a_cache_keeps_nothing(shop, book):
-    graph = cached(lambda _: {"log": [book.invoke({"item": "seat"})["id"]]}, cache=False)
-    saga_run_sync(graph, {"log": []}, kit=shop.kit)
-    shop.world.assert_applied_once("seat")
-
-
-def test_what_is_read_may_be_kept(shop):
-    read = safe_tool(shop.book.func, "REVERSIBLE", kit=shop.kit)
-    graph = cached(lambda _: {"log": [read.invoke({"item": "seat"})["id"]]})
-    for _ in range(2):
-        saga_run_sync(graph, {"log": []}, kit=shop.kit)
-    assert shop.world.applications() == 1
-
-
-def test_an_effect_in_a_task_that_may_be_kept_is_warned_of(shop, book, caplog):
-    caches._warned.clear()
-
-    @task
-    def stage():
-        return book.invoke({"item": "seat"})["id"]
-
-    @entrypoint(cache=InMemoryCache())
-    def workflow(given):
-        return stage().result()
-
-    with caplog.at_level(logging.WARNING):
-        saga_run_sync(workflow, {}, kit=shop.kit)
-    assert "has a cache" in caplog.text

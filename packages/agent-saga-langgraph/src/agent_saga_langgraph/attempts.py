@@ -12,7 +12,8 @@ Rules of this part, in this order:
    to, unless that graph went on from behind it.
 5. After a resume: an equal call recorded in a superstep that the graph has lost, with the same id
    if there is one, else in order: its checkpoint was lost, or its state was edited.
-   What was undone meanwhile is none of these: the call is a new step.
+   What was undone meanwhile is none of these: the call is a new step. That it was met again is
+   kept before its result is given; see `met`.
 6. What an earlier, lost attempt did and the new one did not repeat is not passed over: the run
    fails, and everything is undone. What a repeated task did not repeat is told.
 """
@@ -22,7 +23,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from agent_saga.domain import identity
 from agent_saga.domain.lifecycle import StepState
@@ -36,6 +37,7 @@ from agent_saga.kit.frameworks.attempts import (
     unsettled,
 )
 from agent_saga_langgraph import place as places
+from agent_saga_langgraph.equals import Equals
 from agent_saga_langgraph.place import Mark, Place
 from agent_saga_langgraph.wishes import Asked, History, Wish
 
@@ -43,7 +45,11 @@ if TYPE_CHECKING:
     from agent_saga.engine.saga import Saga
     from agent_saga.engine.step import Step
     from agent_saga.engine.tool import Tool
+    from agent_saga_langgraph.met import Notes
+    from agent_saga_langgraph.place import Level, Spot
     from agent_saga_langgraph.witness import Turn, Witness
+
+_NOTHING: Final = (StepState.NEW, StepState.NOT_APPLIED, StepState.COMPENSATED)
 
 
 class Attempts:
@@ -52,20 +58,30 @@ class Attempts:
     Args:
         saga: the engine's saga.
         history: of the thread when the saga was resumed.
+        notes: where is kept that a step was met again in another superstep; None where no other
+            process will go on with the saga.
     """
 
-    def __init__(self, saga: Saga, history: History | None = None) -> None:
+    def __init__(
+        self, saga: Saga, history: History | None = None, notes: Notes | None = None
+    ) -> None:
         self._lock = threading.Lock()
         self._history = history or History()
-        self._wishes: dict[tuple[str, str], list[Wish]] = {}
+        self._notes = notes
+        self._wishes: dict[tuple[str, str], Equals] = {}
+        self._numbered: dict[object, list[tuple[str, Wish, Level]]] = {}
         self._left: set[str] = set()
+        self._open: list[Step] = []
         for step in tuple(saga.keyed.values()):
+            if unsettled(step):
+                self._open.append(step)
             mark = places.read(step.key[-1])
             if mark is None:
                 continue
             wish = self._kept(step.tool.name, mark)
             if stands(step) and not self._history.has(wish):
                 self._left.add(wish.key)
+                self._equals(step.tool.name, mark.mac).left.add(wish)
         for name, key in self._history.asked:
             mark = places.read(key)
             if mark is not None and _step(saga, name, key) is None:
@@ -90,56 +106,146 @@ class Attempts:
         if place is None:
             return None
         with self._lock:
-            wishes = self._wishes.get((tool.name, mac.hex()), [])
-            asked = Asked(place, call or "", apart)
-            wish = next((one for one in wishes if one.is_copy(asked)), None)
+            equals, asked = self._equals(tool.name, mac.hex()), Asked(place, call or "", apart)
+            wish = next((one for one in equals.of_call(asked.call) if one.is_copy(asked)), None)
             if wish is None and not apart and any(equal(s, tool, mac) for s in unnamed(saga)):
                 return None
-            wish = wish or self._earlier(saga, tool, wishes, asked)
-            if wish is None and not apart and (other := _keyed(saga, tool, mac)) is not None:
-                return other.key[-1]
+            wish = wish or self._earlier(saga, tool, mac, asked)
+            if wish is None and not apart:
+                other = self._unsettled(saga, tool, mac, ours=False)
+                if other:
+                    return other[0].key[-1]
             if wish is None:
-                wish = self._new(tool, wishes, asked, mac)
-            wish.ask(place)
+                wish = self._new(saga, tool, asked, mac)
+            if wish.ask(place):
+                self._met(saga, tool.name, wish, place.spot)
             self._left.discard(wish.key)
             return wish.key
 
-    def _new(self, tool: Tool, wishes: list[Wish], asked: Asked, mac: bytes) -> Wish:
-        place = asked.place
-        if not place.watched and any(_unclear(one, place) for one in wishes):
+    def _equals(self, tool: str, mac: str) -> Equals:
+        return self._wishes.setdefault((tool, mac), Equals())
+
+    def _met(self, saga: Saga, tool: str, wish: Wish, spot: Spot) -> None:
+        """Take in that a wish was asked for at another place."""
+        self._equals(tool, wish.mark.mac).met(wish, spot)
+        self._number(tool, wish, spot)
+        is_far = all(one.checkpoint != spot.checkpoint for one in wish.spots[:-1])
+        if is_far and self._notes is not None and _step(saga, tool, wish.key) is not None:
+            self._notes.add(wish.key, wish.spots[1:])
+
+    def _new(self, saga: Saga, tool: Tool, asked: Asked, mac: bytes) -> Wish:
+        place, equals = asked.place, self._equals(tool.name, mac.hex())
+        if place.spot.inner and not place.watched and any(_unclear(one, place) for one in equals):
             raise ReplayConflict(
                 f"{tool.name} was called by a graph inside a node, as an earlier graph of that "
                 "node did; nobody can tell whether the node is repeated. It was not run.",
                 fix="Run the outermost graph with saga_run, saga_agent or their twins.",
             )
-        number = 1 + sum(place.spot in one.spots for one in wishes)
+        free = equals.near(place.spot).free(place)
+        untold = [one for one in free if one.is_untold(place) and one.may_be(asked)]
+        if any(_stands(saga, tool.name, one) for one in untold):
+            raise ReplayConflict(
+                f"{tool.name} was called in a task of a workflow, as another task did before the "
+                "workflow was run again; nobody can tell whether it is repeated. It was not run.",
+                fix="Take a version of langgraph that agent-saga-langgraph was tested with.",
+            )
+        number = 1 + len(equals.at(place.spot))
         return self._kept(tool.name, Mark(place.spot, asked.call, number, mac.hex(), asked.apart))
 
     def _kept(self, tool: str, mark: Mark) -> Wish:
         key = places.key(mark)
         wish = Wish(key, mark, self._history.spots(key, mark))
-        self._wishes.setdefault((tool, mark.mac), []).append(wish)
+        self._equals(tool, mark.mac).add(wish)
+        for spot in wish.spots:
+            self._number(tool, wish, spot)
         return wish
 
-    def _earlier(self, saga: Saga, tool: Tool, wishes: list[Wish], asked: Asked) -> Wish | None:
-        spot, call = asked.place.spot, asked.call
-        free = [one for one in wishes if one.is_free(asked.place)]
-        found = _first([one for one in free if spot in one.spots and one.may_be(asked)], call)
+    def _number(self, tool: str, wish: Wish, spot: Spot) -> None:
+        """Keep of a wish which calls of tasks led to it."""
+        for depth, level in enumerate(spot.inner):
+            if level.asked:
+                where = (spot.checkpoint, spot.task, spot.inner[:depth], level.number)
+                self._numbered.setdefault(where, []).append((tool, wish, level))
+
+    def given_to_another(
+        self, saga: Saga, spot: Spot, number: int, fingerprint: str
+    ) -> ReplayConflict | None:
+        """Return the error of a call of a task under the number that another call had.
+
+        Args:
+            saga: the saga.
+            spot: where the call is made.
+            number: the call's, as LangGraph counts.
+            fingerprint: what is called, and with what.
+
+        None, if that other call came to nothing.
+        """
+        where = (spot.checkpoint, spot.task, spot.inner, number)
+        for tool, wish, level in tuple(self._numbered.get(where, ())):
+            step = _step(saga, tool, wish.key)
+            if level.asked != fingerprint and step is not None and step.state not in _NOTHING:
+                return another_way(
+                    [step],
+                    f"Before the workflow was run again, its call {number + 1} of a task",
+                    "Let the workflow call the same tasks in the same order each time it is run: "
+                    "take what may change, as a clock or chance, from a task of its own.",
+                )
+        return None
+
+    def _earlier(self, saga: Saga, tool: Tool, mac: bytes, asked: Asked) -> Wish | None:
+        place, call = asked.place, asked.call
+        equals = self._equals(tool.name, mac.hex())
+
+        def is_here(one: Wish) -> bool:
+            return place.spot in one.spots and one.may_be(asked)
+
+        def is_again(one: Wish) -> bool:
+            return may_stand(one) and one.is_again(place)
+
+        def is_lost(one: Wish) -> bool:
+            return self._is_lost(one) and may_stand(one)
+
+        def is_near(one: Wish) -> bool:
+            return one.mark.spot.nodes == place.spot.nodes and is_lost(one)
+
+        def may_stand(one: Wish) -> bool:
+            return one.is_clearly(asked) and _stands(saga, tool.name, one)
+
+        found = equals.first(equals.at(place.spot), place, call, is_here)
         if found is not None:
             return found
-        steps = {one.key: s for one in wishes if (s := _step(saga, tool.name, one.key))}
-        for wish in wishes:
-            if wish.key in steps and unsettled(steps[wish.key]) and wish.may_be(asked):
+        for step in self._unsettled(saga, tool, mac, ours=True):
+            wish = equals.get(step.key[-1])
+            if wish is not None and wish.may_be(asked):
                 return wish
-        standing = [one for one in free if one.key in steps and stands(steps[one.key])]
-        clear = [one for one in standing if one.is_clearly(asked)]
-        again = [one for one in clear if one.is_again(asked.place)]
-        lost = [one for one in clear if self._is_lost(one)]
-        near = [one for one in lost if one.mark.spot.nodes == spot.nodes]
-        return _first(again, call) or _first(near, call) or _first(lost, call)
+        return (
+            equals.first(equals.near(place.spot), place, call, is_again)
+            or equals.first(equals.left, place, call, is_near)
+            or equals.first(equals.left, place, call, is_lost)
+        )
+
+    def _unsettled(self, saga: Saga, tool: Tool, mac: bytes, *, ours: bool) -> list[Step]:
+        """Return equal steps with keys, of ours or of the program's, whose end nobody knows."""
+        known = {step.id: step for step in (*self._open, *tuple(saga.unsettled.values()))}
+        return [
+            step
+            for step in known.values()
+            if step.keyed and equal(step, tool, mac) and unsettled(step)
+            if (places.read(step.key[-1]) is not None) is ours
+        ]
 
     def _is_lost(self, wish: Wish) -> bool:
         return wish.key in self._left and self._history.has_lost(wish)
+
+    def save(self) -> None:
+        """Keep for a process that goes on after a crash what was met again; blocks."""
+        if self._notes is not None:
+            self._notes.save()
+
+    async def save_async(self) -> None:
+        """Do what `save` does without blocking the event loop."""
+        if self._notes is not None:
+            await self._notes.save_async()
 
     def check_repeated(self, saga: Saga) -> None:
         """Refuse to go on as if what a lost attempt did had not happened.
@@ -164,7 +270,7 @@ class Attempts:
         met: dict[str, Any] = {}
         asked = []
         for (tool, _), wishes in tuple(self._wishes.items()):
-            for wish in tuple(wishes):
+            for wish in wishes:
                 step = _step(saga, tool, wish.key)
                 if step is None or step.state is StepState.NEW:
                     asked.append([tool, wish.key])
@@ -187,7 +293,7 @@ class Attempts:
 
     def _steps(self, saga: Saga) -> Iterator[tuple[str, Wish, Step]]:
         for (tool, _), wishes in tuple(self._wishes.items()):
-            for wish in tuple(wishes):
+            for wish in wishes:
                 step = _step(saga, tool, wish.key)
                 if step is not None:
                     yield tool, wish, step
@@ -220,26 +326,19 @@ def _unclear(wish: Wish, place: Place) -> bool:
     return all(turns[-1].task.name.rpartition("|")[0] != own for turns in wish.seen)
 
 
-def _first(wishes: list[Wish], call: str) -> Wish | None:
-    """Return the one with the same call id, else the first one."""
-    same = [wish for wish in wishes if call and wish.mark.caller == call]
-    return next(iter(same or wishes), None)
+def _stands(saga: Saga, tool: str, wish: Wish) -> bool:
+    step = _step(saga, tool, wish.key)
+    return step is not None and stands(step)
 
 
 def _step(saga: Saga, tool: str, key: str) -> Step | None:
     return saga.keyed.get(identity.given_key(("",), tool, key))
 
 
-def _keyed(saga: Saga, tool: Tool, mac: bytes) -> Step | None:
-    """Return an equal step that the program gave a key, and does not know the end of."""
-    same = [step for step in tuple(saga.keyed.values()) if equal(step, tool, mac)]
-    left = [step for step in same if unsettled(step) and places.read(step.key[-1]) is None]
-    return next(iter(left), None)
-
-
 _attempts: PerSaga[Attempts] = PerSaga()
 
 
-def attempts_of(saga: Saga, history: History | None = None) -> Attempts:
+def attempts_of(saga: Saga, history: History | None = None, notes: Notes | None = None) -> Attempts:
     """Return how this package counts the steps of a saga; begun anew when a history is given."""
-    return _attempts.of(saga, lambda: Attempts(saga, history), anew=history is not None)
+    make = lambda: Attempts(saga, history, notes)  # noqa: E731
+    return _attempts.of(saga, make, anew=history is not None)

@@ -30,7 +30,8 @@ from agent_saga.errors import ConfigurationError, SagaSuspended
 from agent_saga.kit.frameworks.recorded import Recorded
 from agent_saga_langgraph import node_sagas
 from agent_saga_langgraph import place as places
-from agent_saga_langgraph.caches import caching
+from agent_saga_langgraph.caches import caching, with_known_caches
+from agent_saga_langgraph.met import Notes
 from agent_saga_langgraph.plans import Asked, Plan
 from agent_saga_langgraph.running import Run
 from agent_saga_langgraph.telling import run_ended
@@ -98,7 +99,7 @@ class Boundary:
             with plan.scope() as saga:
                 try:
                     with plan.entered(saga), caching(self._inner):
-                        result = self._inner.invoke(given, config)
+                        result = self._inner.invoke(given, self._configured(config))
                 except GraphInterrupt as stopped:
                     run.paused(saga, stopped)
                 run.end(saga, waits=False)
@@ -116,7 +117,7 @@ class Boundary:
             async with plan.scope() as saga:
                 try:
                     with plan.entered(saga), caching(self._inner):
-                        result = await self._inner.ainvoke(given, config)
+                        result = await self._inner.ainvoke(given, self._configured(config))
                 except GraphInterrupt as stopped:
                     run.paused(saga, stopped)
                 run.end(saga, waits=False)
@@ -125,6 +126,9 @@ class Boundary:
         finally:
             run_ended(config, before, last_reports.get())
         return run.given(result)
+
+    def _configured(self, config: RunnableConfig) -> RunnableConfig | None:
+        return with_known_caches(self._inner, config)
 
     def _plan(self, given: Any, config: RunnableConfig) -> Plan:
         node = self._node(config)
@@ -163,5 +167,7 @@ class Boundary:
 
     def _on_thread(self, node: Node, saga: str, given: Any, recorded: Recorded) -> Plan:
         node_sagas.note(recorded.store, node, saga)
-        history = node_sagas.history_of(node)
-        return Plan(self._asked, given, saga_id=saga, history=history, thread=node.thread)
+        notes = Notes(recorded, saga)
+        history = node_sagas.history_of(node, notes.kept())
+        thread = node.thread
+        return Plan(self._asked, given, saga_id=saga, history=history, thread=thread, notes=notes)

@@ -109,6 +109,7 @@ class Effect:
         call = self._invocation(scope, args, kwargs)
         token, heard = calling.set(None), announced.set(False)
         try:
+            attempts_of(scope.saga).save()
             self._check_answer(call)
             value = call.run()
         except Exception as error:
@@ -133,6 +134,7 @@ class Effect:
         call = self._invocation(scope, args, kwargs)
         token, heard = calling.set(None), announced.set(False)
         try:
+            await attempts_of(scope.saga).save_async()
             self._check_answer(call)
             value = await call.start()
         except Exception as error:

@@ -301,9 +301,14 @@ def _missing(node: Node, began: Began) -> SagaClosed:
     )
 
 
-def history_of(node: Node) -> History:
-    """Return what the thread's checkpoints say about the steps of a node's saga."""
-    return History(known=(node.checkpoint,))
+def history_of(node: Node, kept: object) -> History:
+    """Return what the thread's checkpoints say about the steps of a node's saga.
+
+    Args:
+        node: where it stands.
+        kept: what an earlier process kept of steps that were met again.
+    """
+    return History((), (node.checkpoint,), (), kept)
 
 
 # --- the thread's checkpoints ---------------------------------------------------------------------

@@ -49,6 +49,8 @@ class Level(NamedTuple):
         graph: how many graphs the task had called before this one; -1 for one on a thread of its
             own that goes on from a checkpoint.
         at: the superstep as the graph counts it; it makes no difference.
+        number, asked: of a task that another one calls: its number as LangGraph counts, and a
+            fingerprint of the call, if it was noted; they make no difference.
     """
 
     node: str
@@ -56,6 +58,8 @@ class Level(NamedTuple):
     nth: int
     graph: int
     at: int = 0
+    number: int = -1
+    asked: str = ""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Level) and self[:4] == other[:4]
@@ -164,11 +168,22 @@ def _levels(seen: tuple[Turn, ...]) -> tuple[Level, ...]:
         if not is_part(outer, turn):
             graph, step = (-1, step) if turn.resumed else (0, step - turn.first)
         elif nth < -1:
-            nth += min(outer.called, default=0) if again else 0
+            nth += first_call(outer)
         else:
             graph = inside(outer, turn) - (min(outer.begun, default=0) if again else 0)
-        levels.append(Level(turn.node, step, nth, graph, turn.step))
+        called = outer.calls.get(-2 - turn.index) if turn.index < -1 else None
+        if called is not None:
+            levels.append(Level(turn.node, step, nth, graph, turn.step, -2 - turn.index, called[0]))
+        else:
+            levels.append(Level(turn.node, step, nth, graph, turn.step))
     return tuple(levels)
+
+
+def first_call(turn: Turn) -> int:
+    """Return the number of the first call of another task that a turn made, as LangGraph counts."""
+    if turn.calls and turn.base is not None:
+        return turn.base
+    return min(turn.called, default=0) if turn.number > 1 else 0
 
 
 def has_checkpointer(config: RunnableConfig) -> bool:

@@ -26,6 +26,7 @@ from agent_saga.kit.frameworks.recorded import Recorded
 from agent_saga_langgraph import logs, node_sagas, owners, place, threads, travel
 from agent_saga_langgraph.asking import GraphAnswers, taken
 from agent_saga_langgraph.lineage import Lineage
+from agent_saga_langgraph.met import Notes
 from agent_saga_langgraph.plans import ATTEMPTS, Asked, Plan
 from agent_saga_langgraph.threads import Thread
 
@@ -115,16 +116,18 @@ def _on_thread(thread: Thread, graph: str, given: Any, asked: Asked, inside: str
     awaits = recorded.awaits(saga)
     answers = GraphAnswers(awaits)
     attempts = awaits.get(ATTEMPTS) if isinstance(awaits, Mapping) else None
+    notes = Notes(recorded, saga)
     return Plan(
         asked,
         taken(given, thread.interrupts, answers),
         saga_id=saga,
-        history=thread.history(lineage.done, attempts, resuming=resuming),
+        history=thread.history(lineage.done, attempts, notes.kept(), resuming=resuming),
         thread=thread.id,
         answers=answers,
         left=left,
         graph=graph,
         log=logs.mark_of(recorded),
+        notes=notes,
     )
 
 

@@ -25,7 +25,9 @@ from agent_saga.runtime.composition import Runtime, process_runtime
 from agent_saga_langgraph import threads
 from agent_saga_langgraph.asking import GraphAnswers, to_keep
 from agent_saga_langgraph.attempts import attempts_of
+from agent_saga_langgraph.called import stand_in
 from agent_saga_langgraph.effects import failing
+from agent_saga_langgraph.met import Notes
 from agent_saga_langgraph.threads import INSIDE, LABEL, LOG, SAGA
 from agent_saga_langgraph.unseen import listening
 from agent_saga_langgraph.wishes import History
@@ -96,6 +98,7 @@ class Plan:
         inside: the id of the saga of that boundary, if the run has a thread of its own.
         graph: what tells the graph from others; recorded with the saga.
         log: what tells the log from others; noted in the run's checkpoints.
+        notes: where is kept what the run meets again; None where nobody goes on after a crash.
     """
 
     def __init__(
@@ -112,8 +115,10 @@ class Plan:
         inside: str = "",
         graph: str = "",
         log: str = "",
+        notes: Notes | None = None,
     ) -> None:
         self._kit = asked.kit
+        self._notes = notes
         self._log = log
         self._inside = inside
         self._graph = graph
@@ -152,7 +157,8 @@ class Plan:
     def entered(self, handle: SagaHandle) -> Iterator[None]:
         """Let the steps of this run know what they must; entered inside the boundary."""
         if not self.nested:
-            attempts_of(_engines_saga(handle), self._history)
+            attempts_of(_engines_saga(handle), self._history, self._notes)
+        stand_in()
         with contextlib.ExitStack() as stack:
             self._witness = stack.enter_context(watched())
             stack.enter_context(failing(self._on_tool_failure))

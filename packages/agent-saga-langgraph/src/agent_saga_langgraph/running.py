@@ -25,7 +25,7 @@ from agent_saga.engine.handle import SagaHandle
 from agent_saga.errors import SagaSuspended
 from agent_saga.kit.agent_kit import AgentKit
 from agent_saga.kit.scopes import last_report
-from agent_saga_langgraph.caches import caching
+from agent_saga_langgraph.caches import caching, with_known_caches
 from agent_saga_langgraph.effects import ToolFailed
 from agent_saga_langgraph.planning import planned, planned_async
 from agent_saga_langgraph.plans import Asked, Plan, durability_of
@@ -74,8 +74,9 @@ async def saga_run(
     try:
         async with plan.scope() as saga:
             with plan.entered(saga), caching(graph):
+                given = plan.given, with_known_caches(graph, plan.configured(config))
                 try:
-                    result = await graph.ainvoke(plan.given, plan.configured(config), **options)
+                    result = await graph.ainvoke(*given, **options)
                 except GraphBubbleUp as stopped:
                     run.stopped(stopped)
             run.end(saga, waits=await plan.waits_async(graph, config))
@@ -108,8 +109,9 @@ def saga_run_sync(
     try:
         with plan.scope() as saga:
             with plan.entered(saga), caching(graph):
+                given = plan.given, with_known_caches(graph, plan.configured(config))
                 try:
-                    result = graph.invoke(plan.given, plan.configured(config), **options)
+                    result = graph.invoke(*given, **options)
                 except GraphBubbleUp as stopped:
                     run.stopped(stopped)
             run.end(saga, waits=plan.waits(graph, config))

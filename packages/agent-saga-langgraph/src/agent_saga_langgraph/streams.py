@@ -26,7 +26,7 @@ from agent_saga.domain.report import RollbackReport
 from agent_saga.engine.boundary import last_reports
 from agent_saga.errors import SagaSuspended
 from agent_saga.kit.agent_kit import AgentKit
-from agent_saga_langgraph.caches import caching
+from agent_saga_langgraph.caches import caching, with_known_caches
 from agent_saga_langgraph.planning import planned, planned_async
 from agent_saga_langgraph.plans import Asked, durability_of
 from agent_saga_langgraph.running import Run
@@ -74,8 +74,8 @@ async def saga_stream(
             state = Run(plan)
             with contextlib.suppress(SagaSuspended):
                 async with plan.scope() as saga:
-                    given = plan.given, plan.configured(config)
                     with plan.entered(saga), caching(graph):
+                        given = plan.given, with_known_caches(graph, plan.configured(config))
                         try:
                             async for item in graph.astream(*given, **options):
                                 await seat.give(item)
@@ -181,8 +181,9 @@ def saga_stream_sync(
         state, interrupted, left = Run(plan), False, False
         with contextlib.suppress(SagaSuspended), plan.scope() as saga:
             with plan.entered(saga), caching(graph):
+                given = plan.given, with_known_caches(graph, plan.configured(config))
                 try:
-                    for item in graph.stream(plan.given, plan.configured(config), **options):
+                    for item in graph.stream(*given, **options):
                         interrupted = interrupted or tells_of_interrupt(item)
                         if left:
                             continue

@@ -147,12 +147,12 @@ class Thread:
         """Return the id of a saga that begins at a checkpoint of the thread."""
         return f"langgraph:{self.id}:{at}" + (f":{number}" if number > 1 else "")
 
-    def history(self, done: frozenset[str], kept: object, *, resuming: bool) -> History:
+    def history(self, done: frozenset[str], *kept: object, resuming: bool) -> History:
         """Return which supersteps were completed, and which checkpoints still count.
 
         Args:
             done: the checkpoints of the line whose superstep was completed.
-            kept: what the saga kept of its attempts when it was suspended, or None.
+            kept: what the saga kept of its attempts when it was suspended, and later.
             resuming: the run goes on with what waits; a new input drops it instead.
         """
         dropped = {checkpoint_of(s.parent_config) for s in self.line if source_of(s) == "input"}
@@ -164,7 +164,7 @@ class Thread:
                 dropped.add(checkpoint_of(edited.config))
                 told |= {task.id for task in edited.tasks if is_told(task, edit)}
         known = {checkpoint_of(snapshot.config) for snapshot in self.line}
-        return History(done, known - dropped, told, kept)
+        return History(done, known - dropped, told, *kept)
 
 
 def is_told(task: PregelTask, snapshot: StateSnapshot) -> bool:

@@ -11,7 +11,7 @@ Rules of this part:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_saga_langgraph.place import UNCLEAR, Level, Mark, Place, Spot, spot
 
@@ -27,7 +27,7 @@ class History:
         known: checkpoints that lead to the present one, and that one, save those whose waiting work
             was dropped.
         told: tasks of work that was dropped, by id, whose results the state has nevertheless.
-        kept: what `Attempts.to_keep` gave an earlier run.
+        kept: what `Attempts.to_keep` gave an earlier run, and what was noted since.
     """
 
     __slots__ = ("_done", "_known", "_met", "_told", "asked")
@@ -37,14 +37,22 @@ class History:
         done: Iterable[str] = (),
         known: Iterable[str] = (),
         told: Iterable[str] = (),
-        kept: object = None,
+        *kept: object,
     ) -> None:
         self._done = frozenset(done)
         self._known = frozenset(known)
         self._told = frozenset(told)
-        given = kept if isinstance(kept, Mapping) else {}
-        self._met = {key: [spot(one) for one in at] for key, at in (given.get("met") or {}).items()}
-        self.asked: list[list[str]] = list(given.get("asked") or ())
+        self._met: dict[str, list[Spot]] = {}
+        self.asked: list[list[str]] = []
+        for given in kept:
+            if isinstance(given, Mapping):
+                self._take(given)
+
+    def _take(self, given: Mapping[str, Any]) -> None:
+        for key, at in (given.get("met") or {}).items():
+            met = self._met.setdefault(key, [])
+            met += [one for one in map(spot, at) if one not in met]
+        self.asked += given.get("asked") or ()
 
     def spots(self, key: str, mark: Mark) -> list[Spot]:
         """Return where a step was asked for: where it was made, and where it was met again."""
@@ -96,11 +104,13 @@ class Wish:
         self.spots = spots
         self.seen: list[tuple[Turn, ...]] = []
 
-    def ask(self, place: Place) -> None:
-        """Note that it is asked for."""
+    def ask(self, place: Place) -> bool:
+        """Note that it is asked for; say whether it had not been at this place."""
         self.seen.append(place.turns)
-        if place.spot not in self.spots:
+        is_new = place.spot not in self.spots
+        if is_new:
             self.spots.append(place.spot)
+        return is_new
 
     def is_free(self, place: Place) -> bool:
         """Say whether no call of this attempt has asked for it."""
@@ -131,19 +141,45 @@ class Wish:
             for one in self.spots
         )
 
+    def is_untold(self, place: Place) -> bool:
+        """Say whether it may have been asked for by a task under another number; nobody noted."""
+        own = place.spot
+        return any(
+            (one.checkpoint, one.task, one.nodes) == (own.checkpoint, own.task, own.nodes)
+            and any(map(_is_untold, one.inner, own.inner))
+            for one in self.spots
+        )
+
     def _was_passed(self, spot: Spot, place: Place) -> bool:
         """Say whether graphs that were called inside go on from behind it, or elsewhere."""
-        levels = zip(spot.inner, place.spot.inner, place.turns[1:], strict=False)
-        for level, own, turn in levels:
+        turns = place.turns
+        levels = zip(spot.inner, place.spot.inner, turns[1:], turns, strict=False)
+        for level, own, turn, outer in levels:
             if level == own:
                 continue
             if min(level.nth, own.nth) < -1:
-                return True  # a task that is called is known by its number, and its result is kept
+                return _was_called(level, outer)
             if turn.resumed and own.graph < 0:
                 return level.at < turn.first
             first = turn.first if own.step == turn.step else 0
             return not self.seen and (level.graph != own.graph or level.step <= first)
         return False
+
+
+def _was_called(level: Level, outer: Turn) -> bool:
+    """Say whether a task has called another one already; its result is kept where that began.
+
+    A call that was not noted counts as made: `attempts` refuses what nobody can tell apart.
+    """
+    if not (level.asked and outer.calls) or outer.base is None or level.nth >= -1:
+        return True
+    called = outer.calls.get(outer.base - 2 - level.nth)
+    return called is not None and called.fingerprint == level.asked
+
+
+def _is_untold(level: Level, own: Level) -> bool:
+    called = max(level.nth, own.nth) < -1
+    return called and level.nth != own.nth and not (level.asked and own.asked)
 
 
 def _is_beside(spot: Spot, own: Spot) -> bool:

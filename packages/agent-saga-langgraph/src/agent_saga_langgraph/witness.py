@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from langchain_core.runnables.config import ensure_config
@@ -29,6 +30,18 @@ _NODE = "graph:step:"
 _PUSHED = "__pregel_push"
 
 
+class Called(NamedTuple):
+    """A call of another task by a task.
+
+    Attributes:
+        fingerprint: what is called, and with what.
+        cached: its result is kept in a cache, if the graph has one.
+    """
+
+    fingerprint: str
+    cached: bool = False
+
+
 class Task:
     """What may be attempted several times.
 
@@ -36,14 +49,18 @@ class Task:
         name: its namespace, ids included.
         turns: how often it was begun here.
         done: the turn that ended well, or None.
+        calls: how many calls of other tasks LangGraph has counted; None when nobody knows.
+        lock: held while such a call is counted.
     """
 
-    __slots__ = ("done", "name", "turns")
+    __slots__ = ("calls", "done", "lock", "name", "turns")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.turns = 0
         self.done: Turn | None = None
+        self.calls: int | None = 0
+        self.lock = threading.RLock()
 
 
 class Turn:
@@ -57,12 +74,16 @@ class Turn:
         first: the first superstep that the graph's run did; resumed: it went on from a checkpoint.
         checkpoint: the outermost graph's checkpoint that its superstep began with, once known.
         begun: the first superstep of each graph that was called inside, by how many came before.
-        called: the numbers of the tasks that it called.
+        called: the numbers of the tasks that it called and that were begun.
+        calls: its calls of other tasks, by number, those included whose results were recorded.
+        base: how many calls earlier turns had made; None when nobody knows.
     """
 
     __slots__ = (
+        "base",
         "begun",
         "called",
+        "calls",
         "checkpoint",
         "first",
         "graph",
@@ -94,6 +115,20 @@ class Turn:
         self.checkpoint = ""
         self.begun: dict[int, int] = {}
         self.called: set[int] = set()
+        self.calls: dict[int, Called] = {}
+        self.base = task.calls
+
+    def call(self, called: Called) -> int | None:
+        """Count a call of another task, and return its number; None when nobody knows it."""
+        number = self.task.calls
+        if number is not None:
+            self.calls[number] = called
+            self.task.calls = number + 1
+        return number
+
+    def lose_count(self) -> None:
+        """Note that nobody knows any longer how many calls LangGraph has counted."""
+        self.task.calls = None
 
 
 def _index(path: Sequence[Any]) -> int:

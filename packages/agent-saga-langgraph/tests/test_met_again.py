@@ -1,0 +1,78 @@
+"""A step that is met again after a crash, and another crash: nothing is repeated, nothing is lost.
+
+The first process dies before its checkpoints are stored; the second one meets the recorded step
+again in another superstep, and dies as well; the third one goes on. The world counts.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from crashing_twice import Twice, opened
+
+from agent_saga.kit.frameworks.recorded import Recorded
+from agent_saga.plugins.registry import process_handlers
+from agent_saga_langgraph import met
+
+PROGRAM = Path(__file__).with_name("crashing_twice.py")
+
+
+def dies(folder, way, where, *, loses):
+    command = [sys.executable, str(PROGRAM), str(folder), way, where, "loses" if loses else "keeps"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 9, done.stderr
+
+
+def goes_on(folder, way):
+    with process_handlers().isolated(), opened(folder) as saver:
+        twice = Twice(folder, way)
+        return twice.run(saver)["log"], twice.shop
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize(
+    ("way", "first", "second"),
+    [
+        ("nodes", "after first", "after first"),
+        ("nodes", "after first", "before second"),
+        ("nodes", "after second", "after second"),
+        ("node", "after first", "after second"),
+        ("boundary", "after first", "before second"),
+        ("boundary", "after second", "after first"),
+    ],
+)
+def test_nothing_is_repeated_and_nothing_is_lost(tmp_path, way, first, second):
+    dies(tmp_path, way, first, loses=True)
+    dies(tmp_path, way, second, loses=False)
+    log, shop = goes_on(tmp_path, way)
+    assert len(set(log)) == 2
+    shop.world.assert_stands("box", "box")
+    assert shop.world.applications() == 2
+
+
+@pytest.mark.crash
+def test_nor_if_the_second_process_loses_its_checkpoints_too(tmp_path):
+    way = "nodes"
+    dies(tmp_path, way, "after first", loses=True)
+    dies(tmp_path, way, "after second", loses=True)
+    dies(tmp_path, way, "before second", loses=False)
+    log, shop = goes_on(tmp_path, way)
+    assert len(set(log)) == 2
+    assert shop.world.applications() == 2
+
+
+@pytest.mark.crash
+def test_what_is_kept_goes_when_its_saga_has_ended(tmp_path):
+    dies(tmp_path, "nodes", "after first", loses=True)
+    _, shop = goes_on(tmp_path, "nodes")
+    store = shop.kit.runtime.store
+    [(_, kept)] = store.scan("langgraph-met/")
+    assert kept["saga"].startswith("langgraph:1:")
+    notes = met.Notes(Recorded(shop.kit.runtime), "another")
+    notes.add("key", [])
+    notes.save()
+    [(_, kept)] = store.scan("langgraph-met/")
+    assert kept["saga"] == "another"
