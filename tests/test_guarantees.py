@@ -11,6 +11,8 @@ from tools import guarantees
 
 ENTRIES = guarantees.load()
 BOUND = guarantees.bound()
+HERE = [entry for entry in ENTRIES.values() if entry.is_here]
+"""Those whose packages are installed: a framework's package keeps its own where that is."""
 
 
 def test_there_are_guarantees():
@@ -32,16 +34,26 @@ def test_an_entry_says_what_it_must(entry):
     assert re.fullmatch(r"[A-Z]+-[1-9][0-9]*", entry.id)
     assert entry.sentence.endswith(".")
     assert entry.level in guarantees.LEVELS
-    assert importlib.util.find_spec(entry.where)
+    assert not entry.is_here or importlib.util.find_spec(entry.where)
     assert len(entry.without) <= 1
     assert set(entry.without) <= set(guarantees.STAND_INS)
 
 
-@pytest.mark.parametrize("entry", ENTRIES.values(), ids=lambda entry: entry.id)
+@pytest.mark.parametrize("entry", HERE, ids=lambda entry: entry.id)
 def test_the_guard_exists_and_is_code(entry):
     owner, name = guarantees.resolve(entry.guard)
     guard = getattr(owner, name)
     assert callable(guard) or isinstance(vars(owner)[name], property)
+
+
+def test_a_package_keeps_its_own():
+    own = [path for path in guarantees.files() if path != guarantees.FILE]
+    assert own
+    for path in own:
+        entries = guarantees.load([path]).values()
+        assert {entry.where.partition(".")[0] for entry in entries} == {path.parent.name}
+    with pytest.raises(ValueError, match="twice"):
+        guarantees.load([own[0], own[0]])
 
 
 def test_what_is_not_claimed_is_said():

@@ -1,10 +1,12 @@
-"""Reads `guarantees.toml` and finds the tests that are bound to it.
+"""Reads each `guarantees.toml` and finds the tests that are bound to it.
 
 Rules of this part:
 
 - A test is bound by the marker `guarantee("ID")`, found by reading the source: a test that is not
   collected somewhere is bound all the same.
 - A guard is named `module:qualname`; it exists and can be called.
+- The core has such a file, and so may every other package, beside its modules. What a framework's
+  package guarantees is proven where that framework is installed.
 
 What an entry says:
 
@@ -32,10 +34,14 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tools import places
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "agent-saga-core" / "src" / "agent_saga" / "guarantees.toml"
@@ -53,20 +59,42 @@ class Guarantee:
     where: str
     guard: str
     without: dict[str, Any] = field(default_factory=dict)
+    place: str = places.SHARED
+    """Where its package is installed; see `tools.places`."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its package is installed in this environment."""
+        return importlib.util.find_spec(self.where.partition(".")[0]) is not None
 
 
-def load(path: Path = FILE) -> dict[str, Guarantee]:
+def files() -> list[Path]:
+    """Return the files of all packages, the core's first."""
+    return [FILE, *sorted(ROOT.glob("packages/*/src/*/guarantees.toml"))]
+
+
+def load(paths: Sequence[Path] = ()) -> dict[str, Guarantee]:
     """Return the guarantees by id.
+
+    Args:
+        paths: the files; those of all packages when not given.
 
     Raises:
         ValueError: when an id stands twice.
         TypeError: when an entry lacks a field or has an unknown one.
     """
-    entries = [Guarantee(**entry) for entry in _read(path).get("guarantee", [])]
-    by_id = {entry.id: entry for entry in entries}
-    if len(by_id) != len(entries):
-        raise ValueError(f"{path.name} uses an id twice")
+    by_id: dict[str, Guarantee] = {}
+    for path in paths or files():
+        for entry in _read(path).get("guarantee", []):
+            if entry["id"] in by_id:
+                raise ValueError(f"{path.name} uses the id {entry['id']} twice")
+            by_id[entry["id"]] = Guarantee(**entry, place=_place(path))
     return by_id
+
+
+def _place(path: Path) -> str:
+    package = "/".join(path.relative_to(ROOT).parts[:2]) if ROOT in path.parents else ""
+    return package if package in places.frameworks() else places.SHARED
 
 
 def not_claimed(path: Path = FILE) -> list[dict[str, str]]:

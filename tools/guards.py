@@ -6,6 +6,8 @@ Rules of this part:
 - Then, for each id, the guard goes and its tests run until the first failure. All green means that
   nobody would notice the guard's loss: the id is named, and the session is red.
 - Tests that cannot even be collected without the guard prove nothing: red as well.
+- What a framework's package guarantees is proven where that framework is installed; elsewhere it is
+  left out, and refused if it was asked for.
 
 Called as `python -m tools.guards [ID …]` in an environment that has the packages and pytest.
 """
@@ -31,7 +33,13 @@ def main(wanted: list[str]) -> int:
     if unknown:
         print(f"guarantees.toml has no {', '.join(unknown)}")
         return 2
-    chosen = wanted or list(known)
+    chosen = [name for name in wanted or known if known[name].is_here]
+    elsewhere = [name for name in wanted if name not in chosen]
+    if elsewhere:
+        print(
+            f"{', '.join(elsewhere)}: not here, but where {known[elsewhere[0]].place} is installed"
+        )
+        return 2
     if not chosen:
         print("guarantees.toml names no guarantee")
         return 1

@@ -48,6 +48,7 @@ def cached(node, *, boundary=None, cache=True):
     return builder.compile()
 
 
+@pytest.mark.guarantee("LANGGRAPH-3")
 def test_no_effect_comes_from_a_node_whose_result_is_kept(shop, book):
     graph = cached(lambda _: {"log": [book.invoke({"item": "seat"})["id"]]})
     with pytest.raises(SagaAborted) as failed:
@@ -57,6 +58,7 @@ def test_no_effect_comes_from_a_node_whose_result_is_kept(shop, book):
     shop.world.assert_untouched()
 
 
+@pytest.mark.guarantee("LANGGRAPH-3")
 @pytest.mark.parametrize("inside", ["subgraph", "boundary"])
 def test_nor_from_one_inside_another_graph(shop, book, inside):
     def boundary(graph):
@@ -82,6 +84,7 @@ def test_what_is_read_may_be_kept(shop):
     assert shop.world.applications() == 1
 
 
+@pytest.mark.guarantee("LANGGRAPH-4")
 @pytest.mark.parametrize("on_a_loop", [False, True])
 @pytest.mark.parametrize("how", ["run", "agent", "boundary", "stream"])
 def test_a_graph_that_a_node_makes_keeps_nothing(shop, book, how, on_a_loop):

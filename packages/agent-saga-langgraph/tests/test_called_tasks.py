@@ -131,11 +131,13 @@ def made(flow, make, *ways):
     return getattr(flow, make)(*ways)
 
 
+@pytest.mark.guarantee("LANGGRAPH-2")
 @MAKES
 def test_a_recorded_result_is_not_given_to_another_call(flow, make):
     flow.assert_undone(made(flow, make, [(flow.stage, "seat")], [(flow.stage, "room")]))
 
 
+@pytest.mark.guarantee("LANGGRAPH-2")
 @MAKES
 def test_numbers_that_are_shifted_by_a_read_repeat_nothing(flow, make):
     before = [(flow.stage, "seat"), (flow.stage, "room")]
@@ -207,6 +209,7 @@ def test_a_task_whose_call_fails_to_begin_is_told_apart_no_more(flow):
 # --- caches of tasks ------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("LANGGRAPH-3")
 @pytest.mark.parametrize("kept", [True, False])
 def test_an_effect_in_a_task_is_refused_if_the_task_is_kept(flow, kept):
     tool = flow.stage.func

@@ -69,6 +69,7 @@ def other(waiting, *calls):
     return AIMessage("", id=waiting.said.id, tool_calls=list(calls))
 
 
+@pytest.mark.guarantee("LANGGRAPH-6")
 def test_a_call_that_is_edited_away_is_undone_with_the_run(one_node):
     one_node.edit(other(one_node, WAITS[1]), as_node="model")
     one_node.run()
@@ -100,6 +101,7 @@ def test_what_the_edited_state_tells_of_is_kept(agent):
     agent.shop.world.assert_applied_once("seat")
 
 
+@pytest.mark.guarantee("LANGGRAPH-6")
 @pytest.mark.parametrize("by_checkpoint", [False, True])
 def test_what_the_edited_state_has_lost_is_undone(agent, by_checkpoint):
     config = agent.state.config if by_checkpoint else THREAD

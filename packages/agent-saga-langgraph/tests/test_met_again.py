@@ -32,6 +32,7 @@ def goes_on(folder, way):
         return twice.run(saver)["log"], twice.shop
 
 
+@pytest.mark.guarantee("LANGGRAPH-5")
 @pytest.mark.crash
 @pytest.mark.parametrize(
     ("way", "first", "second"),

@@ -146,6 +146,7 @@ def test_a_failure_of_the_node_is_no_effect_that_is_missing(shelf):
     shelf.shop.world.assert_stands("seat")
 
 
+@pytest.mark.guarantee("LANGGRAPH-14")
 @LOOP
 @pytest.mark.parametrize("fork", [False, True])
 def test_a_run_that_goes_back_by_itself_is_refused(shelf, fork, on_a_loop):
@@ -205,6 +206,7 @@ def test_a_branch_that_tells_of_what_was_undone_is_not_gone_on_with(shelf):
     shelf.shop.world.assert_stands("seat")
 
 
+@pytest.mark.guarantee("LANGGRAPH-15")
 def test_a_node_whose_undoing_failed_is_not_tried_again(shelf):
     shelf.shop.world.fail_before(9, kind="inverse")
     shelf.fails = True
@@ -225,6 +227,7 @@ def test_a_thread_that_was_deleted_begins_anew(shelf):
     shelf.shop.world.assert_stands("seat")
 
 
+@pytest.mark.guarantee("LANGGRAPH-14")
 def test_where_no_checkpoint_is_stored_on_the_way_nothing_is_repeated(shelf, monkeypatch):
     monkeypatch.setattr(node_sagas, "_PATIENCE", 1e6)  # nothing is waited for that cannot come
     graph = shelf.graph()

@@ -157,6 +157,7 @@ def test_what_a_graph_did_inside_a_boundary_is_gone_back_on_and_nothing_else(gra
     graphs.shop.world.assert_stands("car")
 
 
+@pytest.mark.guarantee("LANGGRAPH-13")
 def test_a_thread_of_a_boundary_that_was_undone_is_not_gone_on_with(graphs):
     graph, kit = graphs.graph("seat", "room"), graphs.shop.kit
     with pytest.raises(SagaAborted), kit.transaction():
@@ -186,6 +187,7 @@ def test_a_thread_goes_on_after_a_boundary_that_was_committed(graphs):
     graphs.shop.world.assert_stands("seat", "seat")
 
 
+@pytest.mark.guarantee("LANGGRAPH-13")
 def test_a_thread_belongs_to_one_boundary_at_a_time(graphs):
     graph, kit = graphs.graph("ask", "seat"), graphs.shop.kit
     graphs.run(graph)
@@ -201,6 +203,7 @@ def test_a_thread_belongs_to_one_boundary_at_a_time(graphs):
     graphs.shop.world.assert_stands("seat")
 
 
+@pytest.mark.guarantee("LANGGRAPH-18")
 def test_a_graph_whose_run_is_no_boundary_does_nothing_inside_one(graphs):
     graph, kit = graphs.graph("seat", "ask"), graphs.shop.kit
     with pytest.raises(SagaAborted) as failed, kit.transaction():
@@ -225,6 +228,7 @@ def test_agents_with_threads_share_the_saga_of_a_program(shop):
 # --- another log ----------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("LANGGRAPH-11")
 def test_another_log_undoes_nothing_and_goes_on_with_nothing(graphs):
     shop, graph = graphs.shop, graphs.graph("seat", "ask", "room")
     other = type(shop.kit)("other", wal=str(shop.folder / "other"), settings=QUICK)
@@ -256,6 +260,7 @@ def test_a_log_that_was_moved_is_the_same_log(graphs):
     shop.world.assert_restored()
 
 
+@pytest.mark.guarantee("LANGGRAPH-11")
 def test_a_new_log_in_the_place_of_another_is_another_log(graphs):
     shop, graph = graphs.shop, graphs.graph("seat", "ask")
     graphs.run(graph)
@@ -271,6 +276,7 @@ def test_a_new_log_in_the_place_of_another_is_another_log(graphs):
 # --- another graph --------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("LANGGRAPH-12")
 @pytest.mark.parametrize("alike", [True, False])
 def test_graphs_with_one_thread_id_do_not_go_on_with_each_other_s_saga(graphs, alike):
     one = graphs.graph("seat", "ask")

@@ -7,6 +7,7 @@ import sys
 from importlib import metadata
 
 from agent_saga.kit.frameworks.versions import text
+from agent_saga.kit.guarantees import manifest, stated
 from agent_saga_langgraph import versions
 from agent_saga_testing.integration.shape import PackageShape
 
@@ -38,3 +39,10 @@ def test_the_range_of_langchain_is_that_of_the_extra():
         [line] = [r for r in required if r.partition(";")[0].strip().startswith(f"{name}<")]
         given = line.partition(";")[0].strip()[len(name) :]
         assert set(given.split(",")) == set(text(bounds).split(","))
+
+
+def test_its_guarantees_are_told_with_those_of_the_core():
+    told = {entry["id"]: entry for entry in manifest()["guarantees"]}
+    assert told["LANGGRAPH-1"]["where"] == "agent_saga_langgraph.attempts"
+    assert {"LIFE-1", *(entry["id"] for entry in stated("agent_saga_langgraph"))} <= set(told)
+    assert "guard" not in told["LANGGRAPH-1"]

@@ -120,6 +120,7 @@ def again(shop, request, asynchronous):
 # --- what a model asks for anew -------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("LANGGRAPH-1")
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 def test_a_call_that_a_model_asks_for_anew_is_the_same(again, durability):
     again.durability = durability
@@ -180,6 +181,7 @@ def test_parallel_tasks_of_one_node_keep_their_own_results(again):
 # --- graphs that are called inside a node ---------------------------------------------------------
 
 
+@pytest.mark.guarantee("LANGGRAPH-1")
 @pytest.mark.parametrize("checkpointer", [None, False, "own"])
 def test_an_agent_that_is_called_in_a_node_repeats_nothing(again, checkpointer):
     own = InMemorySaver() if checkpointer == "own" else checkpointer
@@ -277,6 +279,7 @@ def test_tasks_that_are_called_are_known_by_their_number(again):
 # --- another way ----------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("LANGGRAPH-19")
 def test_what_the_last_attempt_did_not_repeat_is_told(again):
     def node(state):
         again.book("seat" if again.attempts == 1 else "room")

@@ -160,6 +160,7 @@ def test_a_result_that_cannot_be_given_again_ends_the_run_past_a_node_that_tells
     assert shop.world.attempts() == 1
 
 
+@pytest.mark.guarantee("LANGGRAPH-17")
 def test_a_breakpoint_suspends_though_the_result_does_not_say_so(shop):
     run = agent(shop, [[call("book", "c1", item="seat")], "done"], interrupt_before=["tools"])
     assert "__interrupt__" not in run.invoke(PROMPT, on("1"))
@@ -195,6 +196,7 @@ def test_a_new_message_on_a_thread_that_waits_stays_in_its_saga(shop):
     assert shop.world.undone() == ["room", "seat"]
 
 
+@pytest.mark.guarantee("LANGGRAPH-16")
 def test_a_thread_whose_saga_was_undone_says_the_way_out(shop):
     run = agent(shop, [WAITS, RuntimeError("down"), "done"])
     run.invoke(PROMPT, on("1"))

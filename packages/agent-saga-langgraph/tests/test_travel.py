@@ -88,6 +88,7 @@ def trip(shop):
     return Trip(shop)
 
 
+@pytest.mark.guarantee("LANGGRAPH-7")
 def test_a_replay_is_refused_and_lists_what_would_happen_again(trip):
     trip.run(GO)
     with pytest.raises(BranchRefused) as refused:
@@ -99,6 +100,7 @@ def test_a_replay_is_refused_and_lists_what_would_happen_again(trip):
     assert trip.shop.world.applications() == 3
 
 
+@pytest.mark.guarantee("LANGGRAPH-7")
 def test_a_fork_by_hand_is_refused_too(trip):
     trip.run(GO)
     fork = trip.graph.update_state(trip.before("charge"), {"suffix": "!"})
@@ -265,6 +267,7 @@ def test_a_thread_that_was_undone_goes_on_from_before_its_effects(shop):
     trip.assert_agrees()
 
 
+@pytest.mark.guarantee("LANGGRAPH-8")
 def test_a_branch_that_was_left_is_not_gone_on_with(trip):
     trip.run(GO)
     end = next(trip.graph.get_state_history(THREAD)).config

@@ -145,6 +145,7 @@ def test_a_tool_that_nobody_declared_does_not_run(shop, handled, on_a_loop, stre
     shop.world.assert_untouched()
 
 
+@pytest.mark.guarantee("LANGGRAPH-9")
 def test_a_node_that_calls_a_tool_itself_is_refused(shop):
     def books(state):
         shop.book.invoke({"item": "seat"})
@@ -242,6 +243,7 @@ def nested(shop, inner):
     return saga_agent(made, shop.kit, tools={"ask_clerk": read_only()})
 
 
+@pytest.mark.guarantee("LANGGRAPH-9")
 def test_what_an_agent_inside_a_tool_does_is_no_secret(shop):
     def clerk():
         return create_agent(Scripted(script=[BOOKED, "done"]), shop.tools)

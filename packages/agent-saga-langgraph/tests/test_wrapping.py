@@ -346,6 +346,7 @@ class OwnBatch(OwnClass):
         return inputs
 
 
+@pytest.mark.guarantee("LANGGRAPH-10")
 @pytest.mark.parametrize("way", [OwnWay, OwnWayOnALoop, OwnBatch])
 def test_a_class_that_may_do_everything_where_it_is_called_is_refused(way, shop):
     fields = {"shop": shop} if way is not OwnBatch else {}
@@ -358,6 +359,7 @@ def test_a_class_that_may_do_everything_where_it_is_called_is_refused(way, shop)
     assert shop.world.applications() == 0
 
 
+@pytest.mark.guarantee("LANGGRAPH-10")
 def test_a_way_of_its_own_that_one_tool_alone_has_is_refused_too(shop):
     own = shop.book.model_copy()
     object.__setattr__(own, "invoke", lambda *_, **__: shop.book.func("seat"))

@@ -16,14 +16,29 @@ def manifest() -> dict[str, Any]:
     Raises:
         PluginError: a plugin's guarantees cannot be read; what cannot be read is not claimed.
     """
-    import tomllib  # noqa: PLC0415 - slow to load, seldom needed
-
-    text = resources.files("agent_saga").joinpath("guarantees.toml").read_text("utf-8")
-    data = tomllib.loads(text)
-    own = [{key: entry[key] for key in _SHOWN if key in entry} for entry in data["guarantee"]]
+    data, plugins = _read("agent_saga"), process_plugins().guarantees()
     return {
         "version": data["version"],
         "package": metadata.version("agent-saga-core"),
-        "guarantees": [*own, *[dict(entry) for entry in process_plugins().guarantees()]],
+        "guarantees": [*stated("agent_saga"), *map(dict, plugins)],
         "not_claimed": [dict(entry) for entry in data["not_claimed"]],
     }
+
+
+def stated(package: str) -> list[dict[str, Any]]:
+    """Return the guarantees that a package states in its own `guarantees.toml`.
+
+    Args:
+        package: its import name.
+
+    Raises:
+        OSError, ValueError, KeyError: there is no such file, or it cannot be read.
+    """
+    entries = _read(package)["guarantee"]
+    return [{key: entry[key] for key in _SHOWN if key in entry} for entry in entries]
+
+
+def _read(package: str) -> dict[str, Any]:
+    import tomllib  # noqa: PLC0415 - slow to load, seldom needed
+
+    return tomllib.loads(resources.files(package).joinpath("guarantees.toml").read_text("utf-8"))

@@ -12,7 +12,7 @@ Rules of this part:
 - A call under the number of another one that had come to something is refused, and the run fails:
   the recorded result would be given to it, or the numbers of all later calls are shifted.
 - Calls are noted in the order in which LangGraph counts them, also if several threads make them.
-- What is stood in for has a private name. Where it is not there, nothing is noted, and `attempts`
+- What is stood in for is not promised. Where it is not there, nothing is noted, and `attempts`
   refuses what nobody can tell apart.
 """
 
@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.runnables.config import ensure_config
+from langgraph.func import task
 
 from agent_saga.engine.boundary import current_scope
 from agent_saga.wal.encoding import mac
@@ -36,19 +37,18 @@ if TYPE_CHECKING:
     from agent_saga.engine.saga import Saga
     from agent_saga_langgraph.witness import Turn
 
-try:
-    from langgraph.func import _TaskFunction
-except ImportError:  # a version that calls its tasks in another way
-    _TaskFunction = None  # type: ignore[assignment, misc]
-
 _MARK: Final = "agent_saga_stands_in"
+
+
+_Tasks: Final[Any] = type(task(lambda: None))
+"""The class of tasks."""
 
 
 def stand_in() -> None:
     """See that calls of tasks are noted; outside a boundary of ours they are left alone."""
-    if _TaskFunction is None or stands_in():
+    own: Any = vars(_Tasks).get("__call__")
+    if own is None or stands_in():
         return
-    own: Any = _TaskFunction.__call__
 
     @functools.wraps(own)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -56,22 +56,22 @@ def stand_in() -> None:
             return own(self, *args, **kwargs)
 
     setattr(call, _MARK, True)
-    _TaskFunction.__call__ = call  # type: ignore[method-assign]
+    _Tasks.__call__ = call
 
 
 def stands_in() -> bool:
     """Say whether calls of tasks can be noted."""
-    return hasattr(getattr(_TaskFunction, "__call__", None), _MARK)  # noqa: B004 - it is looked at
+    return hasattr(vars(_Tasks).get("__call__"), _MARK)
 
 
 @contextlib.contextmanager
-def _noted(task: Any, args: Any, kwargs: Any) -> Iterator[None]:
+def _noted(own: Any, args: Any, kwargs: Any) -> Iterator[None]:
     scope, turn = current_scope.get(), _turn()
     if scope is None or turn is None:
         yield
         return
     with turn.task.lock:
-        _note(scope.saga, turn, task, (args, kwargs))
+        _note(scope.saga, turn, own, (args, kwargs))
         try:
             yield
         except BaseException:
@@ -86,10 +86,10 @@ def _turn() -> Turn | None:
     return seen[-1] if seen else None
 
 
-def _note(saga: Saga, turn: Turn, task: Any, given: Any) -> None:
-    name = str(getattr(getattr(task, "func", None), "__name__", ""))
+def _note(saga: Saga, turn: Turn, own: Any, given: Any) -> None:
+    name = str(getattr(getattr(own, "func", None), "__name__", ""))
     fingerprint = mac(saga.salt, [name, _comparable(saga, given)]).hex()
-    number = turn.call(Called(fingerprint, getattr(task, "cache_policy", None) is not None))
+    number = turn.call(Called(fingerprint, getattr(own, "cache_policy", None) is not None))
     place = None if number is None else here()
     if number is None or place is None:
         return

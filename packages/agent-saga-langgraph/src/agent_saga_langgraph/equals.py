@@ -15,9 +15,15 @@ if TYPE_CHECKING:
 
 
 class Line:
-    """Wishes in the order in which they came; each attempt takes them from the front."""
+    """Wishes in the order in which they came; each attempt takes them from the front.
 
-    def __init__(self) -> None:
+    Args:
+        exact: those of one place; else of several, of which a repeated task finds its own at their
+            place, so that only the attempts round it count.
+    """
+
+    def __init__(self, *, exact: bool = False) -> None:
+        self._exact = exact
         self._wishes: list[Wish] = []
         self._from: dict[object, int] = {}
 
@@ -30,12 +36,13 @@ class Line:
 
     def free(self, place: Place) -> Iterator[Wish]:
         """Yield those that no call of an attempt has asked for."""
-        attempt = (place.spot, *[turn.run for turn in place.turns])
+        turns = place.turns if self._exact else place.turns[:-1]
+        attempt = tuple(turn.run for turn in turns)
         at, wishes = self._from.get(attempt, 0), self._wishes
         while at < len(wishes) and not wishes[at].is_free(place):
             at += 1
         self._from[attempt] = at
-        return (wish for wish in wishes[at:] if wish.is_free(place))
+        return (wishes[i] for i in range(at, len(wishes)) if wishes[i].is_free(place))
 
 
 class Equals:
@@ -87,7 +94,7 @@ class Equals:
 
     def met(self, wish: Wish, spot: Spot) -> None:
         """Note that a wish was asked for at a place."""
-        self._at.setdefault(spot, Line()).add(wish)
+        self._at.setdefault(spot, Line(exact=True)).add(wish)
         self._near.setdefault(_near(spot), Line()).add(wish)
 
     def at(self, spot: Spot) -> Line:
