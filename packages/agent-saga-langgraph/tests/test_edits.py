@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import operator
+from typing import Annotated, TypedDict
+
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, RemoveMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.types import Command
+from langgraph.types import Command, interrupt
 from scripted import Scripted, call
 
 from agent_saga import SagaAborted
 from agent_saga.errors import ReplayConflict
-from agent_saga_langgraph import SagaToolNode, last_report, saga_agent, saga_run_sync
+from agent_saga_langgraph import SagaToolNode, last_report, safe_tool, saga_agent, saga_run_sync
 
 PROMPT = {"messages": [("user", "go on")]}
 YES = Command(resume="yes")
@@ -119,3 +122,51 @@ def test_an_edit_beside_it_repeats_nothing(agent, by_checkpoint):
     agent.run(YES)
     assert last_report().outcome == "COMMITTED"
     agent.shop.world.assert_applied_once("seat")
+
+
+# --- an edit in the place of one node drops what nodes beside it have written --------------------
+
+
+class Branches(TypedDict, total=False):
+    log: Annotated[list, operator.add]
+
+
+@pytest.fixture
+def branches(shop):
+    """A node that has booked, beside one that waits; nothing of either is in the state yet."""
+    tool = safe_tool(shop.book.func, compensate=shop.cancel.using(effect="$.id"), kit=shop.kit)
+    builder = StateGraph(Branches)
+    builder.add_node("books", lambda _: {"log": [tool.invoke({"item": "seat"})["id"]]})
+    builder.add_node("waits", lambda _: {"log": [interrupt("go on?")]})
+    builder.add_node("last", lambda _: {"log": ["last"]})
+    builder.add_edge(START, "books").add_edge(START, "waits").add_edge("waits", "last")
+    graph = builder.compile(checkpointer=InMemorySaver())
+    saga_run_sync(graph, {"log": []}, THREAD, kit=shop.kit)
+    assert last_report().outcome == "SUSPENDED"
+    return graph
+
+
+@pytest.mark.guarantee("LANGGRAPH-6")
+@pytest.mark.parametrize("node", ["waits", "books", "last"])
+def test_what_an_edit_in_the_place_of_a_node_drops_is_undone_with_the_run(shop, branches, node):
+    branches.update_state(THREAD, {"log": ["edited"]}, as_node=node)
+    with pytest.raises(SagaAborted) as failed:
+        saga_run_sync(branches, None, THREAD, kit=shop.kit)
+    assert isinstance(failed.value.cause, ReplayConflict)
+    shop.world.assert_restored()
+
+
+@pytest.mark.parametrize("node", ["waits", "books", "last"])
+def test_what_an_edit_drops_and_a_new_input_asks_for_is_the_same_call(shop, branches, node):
+    branches.update_state(THREAD, {"log": ["edited"]}, as_node=node)
+    saga_run_sync(branches, {"log": []}, THREAD, kit=shop.kit)
+    saga_run_sync(branches, Command(resume="yes"), THREAD, kit=shop.kit)
+    assert last_report().outcome == "COMMITTED"
+    shop.world.assert_applied_once("seat")
+
+
+def test_what_an_edit_that_ends_the_graph_keeps_stands(shop, branches):
+    branches.update_state(THREAD, None, as_node="__end__")
+    assert saga_run_sync(branches, None, THREAD, kit=shop.kit) == {"log": [1]}
+    assert last_report().clean
+    shop.world.assert_applied_once("seat")
