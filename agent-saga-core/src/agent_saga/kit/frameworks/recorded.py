@@ -19,7 +19,7 @@ from agent_saga.recovery.survey import Found, look, look_at, survey
 from agent_saga.recovery.vanished import KnownSagas
 from agent_saga.runtime.composition import Runtime
 from agent_saga.state.base import StateStore
-from agent_saga.wal.departed import all_departed, has_departed
+from agent_saga.wal.departed import has_departed, named_that_left
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.format import Record
 from agent_saga.wal.os_port import OsPort
@@ -141,7 +141,7 @@ class Recorded:
             sagas: by the ids of our own.
         """
         ids = {saga: identity.saga_id_of(saga) for saga in sagas}
-        left = all_departed(self._wal.path) if ids else frozenset()
+        left = named_that_left(self._wal.path) if ids else set()
         return [saga for saga, id_in_log in ids.items() if id_in_log in left]
 
     def label(self, found: Found, name: str) -> object:
