@@ -38,6 +38,7 @@ from agent_saga_autogen import seams
 from agent_saga_autogen.binding import Binding
 from agent_saga_autogen.nested import nested_tool
 from agent_saga_autogen.stepping import HandoffTool
+from agent_saga_autogen.teams import Ends, team_under_care
 from agent_saga_autogen.tools import RUNNERS, is_wrapped, wrap_as
 from agent_saga_autogen.turns import SagaAgent, Stopped, under_care
 from agent_saga_autogen.workbench import Guard, SagaWorkbench, StepWorkbench
@@ -167,7 +168,10 @@ class Care:
     def _team(self, team: Any) -> Any:
         self._has_team = True
         members = [self._member(member) for member in seams.participants(team)]
-        return seams.with_participants(team, members, Stopped(self._binding))
+        own, stops = seams.termination(team), Stopped(self._binding)
+        ends = stops if own is None else Ends(own) | stops
+        made = seams.with_participants(team, members, ends)
+        return team_under_care(made, self._binding)
 
     def _member(self, member: Any) -> Any:
         if not is_bounded(member):

@@ -22,6 +22,7 @@ from agent_saga.engine.boundary import current_scope
 from agent_saga.engine.scope import Scope
 from agent_saga.errors import ConfigurationError
 from agent_saga_autogen.calls import Call, Path, Run, called, calling, inside, running
+from agent_saga_autogen.leaving import within
 
 T = TypeVar("T")
 _END: Final = object()
@@ -177,8 +178,10 @@ async def _stepped(
 
 
 async def _next(events: AsyncGenerator[T, None]) -> T:
-    return await anext(events)
+    with within("What was called", GeneratorExit):
+        return await anext(events)
 
 
 async def _awaited(function: Callable[[], Awaitable[T]]) -> T:
-    return await function()
+    with within("What was called", GeneratorExit):
+        return await function()

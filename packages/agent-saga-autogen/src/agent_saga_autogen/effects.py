@@ -10,8 +10,8 @@ Rules of this part:
   nothing of the run begins any more, and the run ends with the failure, whoever caught it. So does
   a run that was halted, or whose program or saga is at fault.
 - A call that waits for a human is noted in the run, which waits when its agent's turn has ended.
-- A cancellation never leaves a call as one: AutoGen would wait for its result for ever. It leaves
-  as an error, unless the task of the call is cancelled from outside.
+- Only an `Exception` leaves a call, unless the call is cancelled or closed from outside: AutoGen
+  would wait for its result for ever. One that raises what is none ends the run, but a cancellation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import asyncio
 import functools
 import typing
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from agent_saga.engine.boundary import current_scope
 from agent_saga.engine.drive_async import AsyncDriver
@@ -29,23 +29,24 @@ from agent_saga.engine.wrap import Invocation, SagaTool
 from agent_saga.errors import (
     ApprovalPending,
     ConfigurationError,
+    OutcomeUnknown,
     RefusedError,
     SagaAborted,
     UndeclaredTool,
 )
 from agent_saga.kit.frameworks.boundaries import check_kit
-from agent_saga.kit.frameworks.failures import FAULTS, failure_question, is_cancelled, told
+from agent_saga.kit.frameworks.failures import FAULTS, failure_question, told
 from agent_saga.kit.frameworks.functions import KEY, unkeyed
 from agent_saga.wal.encoding import mac
 from agent_saga_autogen.asking import HumanAsked
 from agent_saga_autogen.attempts import attempts_of
 from agent_saga_autogen.calls import Call, Run, called, calling, inside, running
+from agent_saga_autogen.leaving import CallLeft, Inside, as_exception
+
+if TYPE_CHECKING:
+    from agent_saga.engine.step import Step
 
 _TOKEN: Final = "cancellation_token"  # noqa: S105 - a parameter's name
-
-
-class CallCancelled(Exception):
-    """A call was cancelled before it had ended; what it did by then is not known."""
 
 
 class CallRefused(Exception):
@@ -80,25 +81,28 @@ class Effect:
 
         Raises:
             CallCancelled: something in it was cancelled.
+            CallLeft: it raised what is no `Exception`.
             Exception: it failed, or did not run.
         """
         scope, run = current_scope.get(), running.get()
         if scope is None:
             return await self._outside(args, kwargs)
+        within = Inside()
         try:
             call = self.invocation(scope, run, args, kwargs)
             with called(inside()):
                 return await call.start()
-        except asyncio.CancelledError as cut:
-            if is_cancelled():
+        except BaseException as raised:
+            if not within.raised(raised):
                 raise
-            raise self._left(run, CallCancelled(f"{self.tool.tool.name} was cancelled")) from cut
-        except Exception as error:
+            error = as_exception(raised, self.tool.tool.name)
+            if isinstance(error, CallLeft):
+                stop(run, error)
             answer = await self._answer(scope, run, error)
             left = self._left(run, error, answer)
-            if left is error:
+            if left is raised:
                 raise
-            raise left from error
+            raise left from raised
 
     @staticmethod
     async def _answer(scope: Scope, run: Run | None, error: Exception) -> BaseException | None:
@@ -158,7 +162,7 @@ class Effect:
         elif isinstance(error, RefusedError):
             return CallRefused(told(name, error))
         elif answer is not None or (run is not None and run.on_tool_failure == "rollback"):
-            stop(run, error)
+            stop(run, _cause(error))
         return error
 
     def _waits(
@@ -182,6 +186,13 @@ def stop(run: Run | None, why: Exception) -> None:
     """Let nothing of a run begin any more; the first reason counts."""
     if run is not None:
         run.stop = run.stop or why
+
+
+def _cause(error: Exception) -> Exception:
+    """Return why a run ends: of a call that may not be repeated, how it had ended before."""
+    step: Step | None = getattr(error, "agent_saga_step", None)
+    before = step.error if isinstance(error, OutcomeUnknown) and step is not None else None
+    return before if isinstance(before, Exception) else error
 
 
 def _nobody_waits(pending: BaseException) -> ConfigurationError:

@@ -10,7 +10,6 @@ Rules of this part:
 from __future__ import annotations
 
 import contextlib
-import types
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +30,9 @@ _CARE = "_saga_care"
 
 class NestedRun:
     """A tool that runs an agent or a team of `saga_agent`; made from the tool's class."""
+
+    def __init_subclass__(cls, **_options: Any) -> None:
+        """Tell no class of the program's of one that is ours."""
 
     async def run_json(
         self,
@@ -88,20 +90,7 @@ def nested_tool(tool: Any, clone: Any, care: Care) -> Any:
         clone: the agent or team to run.
         care: how that is put under care.
     """
-    made = object.__new__(_class_of(type(tool)))
-    made.__dict__.update({**vars(seams.changed(tool, **{seams.RUNNER: clone})), _CARE: care})
-    return made
-
-
-_classes: dict[type[Any], type[Any]] = {}
-
-
-def _class_of(base: type[Any]) -> type[Any]:
-    found = _classes.get(base)
-    if found is None:
-        names = {"__module__": base.__module__, "__qualname__": base.__qualname__}
-        found = _classes[base] = types.new_class(
-            base.__name__, (NestedRun, base), exec_body=lambda body: body.update(names)
-        )
-        found.__doc__ = base.__doc__
-    return found
+    seams.of(tool, seams.RUNNER)
+    return seams.made_as(
+        tool, seams.class_of(NestedRun, type(tool)), {seams.RUNNER: clone, _CARE: care}
+    )

@@ -35,12 +35,11 @@ from agent_saga.kit.frameworks.loops import blocking
 from agent_saga_autogen import states
 from agent_saga_autogen.agent import care_of, is_bounded, saga_agent, waiters_of
 from agent_saga_autogen.asking import Waiting
-from agent_saga_autogen.effects import CallCancelled, stop
+from agent_saga_autogen.effects import stop
+from agent_saga_autogen.leaving import CallCancelled
 from agent_saga_autogen.plans import Asked, Plan, planned
+from agent_saga_autogen.teams import GIVES_UP
 from agent_saga_autogen.waiting import answered
-
-_GIVES_UP = 30.0
-"""Seconds after which a cancelled run is left alone; nothing of it may begin any more."""
 
 
 async def saga_run(
@@ -301,7 +300,7 @@ async def _ended(task: asyncio.Future[Any]) -> None:
     """Wait until a cancelled run has ended; cancel its task if its token does not end it."""
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     for _ in range(2):
-        waiting = asyncio.ensure_future(asyncio.wait({task}, timeout=_GIVES_UP))
+        waiting = asyncio.ensure_future(asyncio.wait({task}, timeout=GIVES_UP))
         while not waiting.done():
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.shield(waiting)

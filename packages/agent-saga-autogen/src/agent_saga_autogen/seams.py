@@ -10,8 +10,8 @@ Rules of this part:
 from __future__ import annotations
 
 import asyncio
-import copy
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from autogen_core import SingleThreadedAgentRuntime
@@ -32,6 +32,13 @@ _BEGUN = "_initialized"
 _OWN_RUNTIME = "_embedded_runtime"
 _RUNTIME = "_runtime"
 _OUTPUT = "_output_message_queue"
+_STARTED = "_run_context"
+_FAILED = "_background_exception"
+_MANAGER_CLASS = "_base_group_chat_manager_class"
+_SPEAKERS = "_active_speakers"
+_TOPICS = "_participant_name_to_topic_type"
+_BEGINS = "GroupChatStart"
+_FAILS = "GroupChatError"
 RUNNER = "_task_runner"
 """What a tool that runs an agent or a team keeps it in."""
 INNER = ("_team", "_wrapped_agent")
@@ -77,11 +84,56 @@ def changed(owner: Any, **values: Any) -> Any:
     Raises:
         ConfigurationError: it has no such name.
     """
-    made = copy.copy(owner)
-    for name, value in values.items():
+    for name in values:
         of(owner, name)
-        setattr(made, name, value)
+    return made_as(owner, type(owner), values)
+
+
+def made_as(owner: Any, cls: type[Any], values: Mapping[str, Any]) -> Any:
+    """Return an object of another class that keeps the same, whatever the class keeps it in.
+
+    Args:
+        owner: the object; it stays as it is.
+        cls: its class, or a subclass of it.
+        values: what the other one keeps besides, or instead.
+    """
+    made = object.__new__(cls)
+    for base in cls.__mro__:
+        for name in _slots(base):
+            if hasattr(owner, name):
+                object.__setattr__(made, name, getattr(owner, name))
+    made.__dict__.update({**vars(owner), **values})
     return made
+
+
+_classes: dict[tuple[type[Any], type[Any]], type[Any]] = {}
+
+
+def class_of(care: type[Any], base: type[Any]) -> type[Any]:
+    """Return a class of ours that is like another one, by the same name.
+
+    Args:
+        care: what is ours of it.
+        base: the other one.
+    """
+    found = _classes.get((care, base))
+    if found is None:
+        names = {"__module__": base.__module__, "__qualname__": base.__qualname__}
+        found = types.new_class(
+            base.__name__, (care, base), exec_body=lambda body: body.update(names)
+        )
+        found.__doc__ = base.__doc__
+        _classes[care, base] = found
+    return found
+
+
+def _slots(cls: type[Any]) -> list[str]:
+    given = cls.__dict__.get("__slots__", ())
+    names = [given] if isinstance(given, str) else list(given)
+    private = f"_{cls.__name__.lstrip('_')}"
+    own = [name for name in names if name not in ("__dict__", "__weakref__")]
+    hidden = [name for name in own if name.startswith("__") and not name.endswith("__")]
+    return [f"{private}{name}" if name in hidden else name for name in own]
 
 
 def workbenches(agent: Any) -> list[Any]:
@@ -129,13 +181,18 @@ def participants(team: Any) -> list[Any]:
     return list(of(team, _PARTICIPANTS))
 
 
+def termination(team: Any) -> Any:
+    """Return what ends a team, or None."""
+    return of(team, _TERMINATION)
+
+
 def with_participants(team: Any, participants: list[Any], termination: Any) -> Any:
     """Return a copy of a team that has not begun, of other participants.
 
     Args:
         team: the team; if it made its runtime itself, the copy has one of its own.
         participants: those of the copy, in the same order.
-        termination: what ends the copy, besides what ends the team.
+        termination: what ends the copy.
 
     Raises:
         ConfigurationError: it has begun, and its conversation would be lost.
@@ -146,10 +203,61 @@ def with_participants(team: Any, participants: list[Any], termination: Any) -> A
             fix="Make the team anew, put it into saga_agent before its first run, and give it the "
             "conversation: await team.load_state(await old.save_state()).",
         )
-    own = of(team, _TERMINATION)
-    ends = termination if own is None else own | termination
-    given: dict[str, Any] = {_PARTICIPANTS: participants, _TERMINATION: ends}
+    given: dict[str, Any] = {_PARTICIPANTS: participants, _TERMINATION: termination}
+    given[_OUTPUT] = asyncio.Queue()
     if of(team, _OWN_RUNTIME):
-        runtime = SingleThreadedAgentRuntime(ignore_unhandled_exceptions=False)
-        given.update({_RUNTIME: runtime, _OUTPUT: asyncio.Queue()})
+        given[_RUNTIME] = SingleThreadedAgentRuntime(ignore_unhandled_exceptions=False)
     return changed(team, **given)
+
+
+def output(team: Any) -> asyncio.Queue[Any]:
+    """Return where a team's manager puts what the team tells."""
+    found: asyncio.Queue[Any] = of(team, _OUTPUT)
+    return found
+
+
+def is_started(team: Any) -> bool:
+    """Say whether the runtime of a team works, as far as that can be seen."""
+    runtime = of(team, _RUNTIME)
+    if of(team, _OWN_RUNTIME) or not isinstance(runtime, SingleThreadedAgentRuntime):
+        return True
+    return getattr(runtime, _STARTED, True) is not None
+
+
+def forget_failures(team: Any) -> None:
+    """Let the runtime that a team made itself forget what failed in a run that has ended."""
+    if of(team, _OWN_RUNTIME):
+        setattr(of(team, _RUNTIME), _FAILED, None)
+
+
+def manager_class(team: Any) -> type[Any]:
+    """Return the class of what chooses a team's speakers."""
+    found: type[Any] = of(team, _MANAGER_CLASS)
+    return found
+
+
+def managed_by(team: Any, cls: type[Any]) -> None:
+    """Let what chooses a team's speakers be of another class; the team is a copy of ours."""
+    setattr(team, _MANAGER_CLASS, cls)
+
+
+def speakers(manager: Any) -> list[str]:
+    """Return the agents that a manager waits for; the list is its own."""
+    found: list[str] = of(manager, _SPEAKERS)
+    return found
+
+
+def speaker_of(manager: Any, topic: str) -> str | None:
+    """Return which agent of a team publishes with a type of the core's."""
+    names: dict[str, str] = of(manager, _TOPICS)
+    return next((name for name, own in names.items() if own == topic), None)
+
+
+def begins(message: object) -> bool:
+    """Say whether a message to a manager begins a run."""
+    return type(message).__name__ == _BEGINS
+
+
+def is_failure(message: object) -> bool:
+    """Say whether a message to a manager tells that an agent failed."""
+    return type(message).__name__ == _FAILS

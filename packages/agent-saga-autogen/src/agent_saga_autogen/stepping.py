@@ -22,7 +22,8 @@ from agent_saga.errors import ConfigurationError
 from agent_saga.kit.frameworks.failures import is_cancelled
 from agent_saga_autogen.binding import Binding
 from agent_saga_autogen.calls import called, inside
-from agent_saga_autogen.effects import CallCancelled, Effect
+from agent_saga_autogen.effects import Effect
+from agent_saga_autogen.leaving import CallCancelled
 
 
 class StepTool(BaseTool[Any, Any]):

@@ -10,14 +10,13 @@ Rules of this part:
   the run is gone on with, those calls are made, and those alone. Calls that share an id cannot be
   told apart then, so none of them waits.
 - A model's call that is cancelled, through the run's token or from inside, does not leave the agent
-  as a cancellation: a team whose agent ended with one would wait for ever.
+  as a cancellation, and nothing else does that is no `Exception`: a team whose agent ended with one
+  would wait for ever.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import types
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any
@@ -33,23 +32,40 @@ from autogen_agentchat.messages import (
 from autogen_core import CancellationToken
 
 from agent_saga.errors import ConfigurationError, one_line
-from agent_saga.kit.frameworks.failures import is_cancelled
+from agent_saga_autogen import seams
 from agent_saga_autogen.binding import Binding
 from agent_saga_autogen.calls import Path, Run
-from agent_saga_autogen.effects import CallCancelled, stop
+from agent_saga_autogen.effects import stop
+from agent_saga_autogen.leaving import CallCancelled, Inside, as_exception
 from agent_saga_autogen.waiting import set_aside
 
 BINDING = "_saga_binding"
 AGENTS = "_saga_agents"
+WORKING = "_saga_working"
+"""What an agent under care keeps: where it is called, its names, how often it is at work."""
 
 
 class SagaAgent:
     """An agent whose tools are steps; made by `saga_agent`, together with the agent's class."""
 
+    def __init_subclass__(cls, **_options: Any) -> None:
+        """Tell no class of the program's of one that is ours."""
+
     async def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Any, None]:
         """Do what the agent's class does, until the run is stopped."""
+        vars(self)[WORKING] += 1
+        try:
+            async with contextlib.aclosing(self._saga_told(messages, cancellation_token)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            vars(self)[WORKING] -= 1
+
+    async def _saga_told(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Any, None]:
         name = str(self.name)  # type: ignore[attr-defined]
         binding: Binding = vars(self)[BINDING]
         run, path = binding.run(), (*binding.inside(), name)
@@ -61,14 +77,16 @@ class SagaAgent:
             return
         told: list[BaseAgentEvent | BaseChatMessage] = []
         if await _goes_on(run, path):
-            with _ending(run, name, cancellation_token):
+            with ending(run, name, cancellation_token) as inside:
                 async with contextlib.aclosing(_turns(self, events, run, path)) as turns:
                     async for event in turns:
+                        inside.gives()
                         yield event
+                        inside.goes_on()
                         if isinstance(event, Response):
                             return
                         told.append(event)
-        yield Response(chat_message=_stopped(run, name), inner_messages=told)
+        yield Response(chat_message=stopped(run, name), inner_messages=told)
 
 
 async def _turns(agent: Any, events: Any, run: Run, path: Path) -> AsyncGenerator[Any, None]:
@@ -129,24 +147,36 @@ class _Turn:
 
 
 @contextlib.contextmanager
-def _ending(run: Run, name: str, token: CancellationToken) -> Iterator[None]:
-    """Note in a run how an agent ended.
+def ending(
+    run: Run | None, name: str, token: CancellationToken | None, *, tells: bool = False
+) -> Iterator[Inside]:
+    """Note in a run how an agent or a team of it ended; one that its token cancelled has ended.
+
+    Args:
+        run: the run; None where there is none.
+        name: whose end it is.
+        token: what cancels it.
+        tells: it is a team, which tells of an agent's error in words alone.
 
     Raises:
-        CallCancelled: its model's call was cancelled, and not the run.
+        CallCancelled: it was cancelled from inside.
+        CallLeft: it raised what is no `Exception`.
     """
+    inside = Inside()
     try:
-        yield
-    except asyncio.CancelledError as cut:
-        if is_cancelled():
+        yield inside
+    except BaseException as error:
+        if run is None or not inside.raised(error):
             raise
-        lost = CallCancelled(f"{name} was cancelled before it had ended.")
-        if not token.is_cancelled():
+        lost = as_exception(error, name)
+        if isinstance(lost, CallCancelled) and token is not None and token.is_cancelled():
+            stop(run, lost)
+            return
+        if lost is not error:
             run.raised = lost
-            raise lost from cut
-        stop(run, lost)
-    except Exception as error:
-        run.raised = error
+            raise lost from error
+        if not tells:
+            run.raised = lost
         raise
 
 
@@ -164,7 +194,8 @@ async def _goes_on(run: Run, path: Path, *, begins: bool = True) -> bool:
     return run.stop is None and not (begins and run.waiting and len(path) == 1)
 
 
-def _stopped(run: Run, source: str) -> StopMessage:
+def stopped(run: Run, source: str) -> StopMessage:
+    """Return the last words of an agent or a team whose run was stopped, or waits."""
     if run.stop is not None:
         return StopMessage(content=f"The run was stopped: {one_line(run.stop)}", source=source)
     return StopMessage(content="The run waits for a human.", source=source)
@@ -193,7 +224,7 @@ class Stopped(TerminationCondition):
         waits = run is not None and bool(run.waiting) and not self._binding.inside()
         if run is None or not (run.stop or waits):
             return None
-        return _stopped(run, "agent_saga")
+        return stopped(run, "agent_saga")
 
     async def reset(self) -> None:
         """Do nothing: another run has its own reasons."""
@@ -213,20 +244,5 @@ def under_care(agent: Any, binding: Binding, agents: Path = ()) -> Any:
         binding: where it is called.
         agents: by what name its calls are known, if no workbench tells that.
     """
-    made = object.__new__(_class_of(type(agent)))
-    made.__dict__.update({**vars(agent), BINDING: binding, AGENTS: agents})
-    return made
-
-
-_classes: dict[type[Any], type[Any]] = {}
-
-
-def _class_of(base: type[Any]) -> type[Any]:
-    found = _classes.get(base)
-    if found is None:
-        names = {"__module__": base.__module__, "__qualname__": base.__qualname__}
-        found = _classes[base] = types.new_class(
-            base.__name__, (SagaAgent, base), exec_body=lambda body: body.update(names)
-        )
-        found.__doc__ = base.__doc__
-    return found
+    more = {BINDING: binding, AGENTS: agents, WORKING: 0}
+    return seams.made_as(agent, seams.class_of(SagaAgent, type(agent)), more)

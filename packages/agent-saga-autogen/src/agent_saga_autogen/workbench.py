@@ -18,7 +18,7 @@ import asyncio
 import contextlib
 import functools
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from autogen_core import CancellationToken
@@ -35,11 +35,11 @@ from autogen_core.tools import (
 from agent_saga.errors import ConfigurationError, one_line
 from agent_saga.kit.frameworks.declarations import Declarations, checked, from_policy, undeclared
 from agent_saga.kit.frameworks.declared import check_named
-from agent_saga.kit.frameworks.failures import is_cancelled
 from agent_saga_autogen import seams
 from agent_saga_autogen.binding import Binding
 from agent_saga_autogen.calls import Call, Path, agents_here, called, inside, running
-from agent_saga_autogen.effects import CallCancelled, Effect, stop
+from agent_saga_autogen.effects import Effect, stop
+from agent_saga_autogen.leaving import CallCancelled, CallLeft, Inside, as_exception
 from agent_saga_autogen.tools import declared, within_a_boundary
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Guard:
 
     async def answer(self, name: str, call: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         """Return the answer to a call, whatever ends it."""
-        with self.ending(name) as ended:
+        with self.ending(name) as (ended, _):
             return await self.binding.call(functools.partial(self._placed, call))
         return ended[0]
 
@@ -86,31 +86,19 @@ class Guard:
             yield
 
     @contextlib.contextmanager
-    def ending(self, name: str) -> Any:
+    def ending(self, name: str) -> Iterator[tuple[list[ToolResult], Inside]]:
         """Give a list that holds the answer to a call that did not end with one."""
         found: list[ToolResult] = []
+        inside = Inside()
         try:
-            yield found
-        except asyncio.CancelledError as cut:
-            if is_cancelled():
-                raise
-            lost = CallCancelled(f"{name} was cancelled before it had ended.")
-            lost.__cause__ = cut
-            stop(self.binding.run(), lost)
-            found.append(failed(name, lost))
-        except Exception as error:
-            found.append(failed(name, error))
-        except (GeneratorExit, KeyboardInterrupt, SystemExit):
-            raise
+            yield found, inside
         except BaseException as error:
-            left = CallLeft(f"{name} raised {type(error).__name__}: {error}")
-            left.__cause__ = error
-            stop(self.binding.run(), left)
-            found.append(failed(name, left))
-
-
-class CallLeft(Exception):
-    """A call raised what is no `Exception`, past all that handle those; it ends the run."""
+            if not inside.raised(error):
+                raise
+            lost = as_exception(error, name)
+            if isinstance(lost, (CallCancelled, CallLeft)):
+                stop(self.binding.run(), lost)
+            found.append(failed(name, lost))
 
 
 def failed(name: str, error: Exception) -> ToolResult:
@@ -163,9 +151,11 @@ class StepWorkbench(StaticStreamWorkbench):
             yield await self.call_tool(name, arguments, cancellation_token, call_id)
             return
         events = super().call_tool_stream(name, arguments, cancellation_token, call_id=call_id)
-        with self._guard.ending(name) as ended, self._guard.placed():
+        with self._guard.ending(name) as (ended, inside), self._guard.placed():
             async for event in events:
+                inside.gives()
                 yield event
+                inside.goes_on()
         for answer in ended:
             yield answer
 
