@@ -224,6 +224,11 @@ def is_started(team: Any) -> bool:
     return getattr(runtime, _STARTED, True) is not None
 
 
+def delivers(team: Any) -> bool:
+    """Say whether what an agent of a team tells can still come to its manager."""
+    return not of(team, _OWN_RUNTIME) or getattr(of(team, _RUNTIME), _STARTED, True) is not None
+
+
 def forget_failures(team: Any) -> None:
     """Let the runtime that a team made itself forget what failed in a run that has ended."""
     if of(team, _OWN_RUNTIME):

@@ -57,7 +57,7 @@ class Room:
         """Say whether nothing of a run goes on."""
         works = any(vars(member).get(WORKING) for member in seams.participants(team))
         waited_for = self.manager is not None and bool(seams.speakers(self.manager))
-        return not (self._busy or works or waited_for)
+        return not (self._busy or works or (waited_for and seams.delivers(team)))
 
     def check(self, team: Any) -> None:
         """See that a run can begin.
