@@ -185,7 +185,8 @@ class Care:
     def _inside_of(self, member: Any) -> Iterator[None]:
         """Let agents that are cloned meanwhile be told from those of the same name elsewhere."""
         outer = self._teams
-        self._teams = (*outer, str(member.name)) if isinstance(member, Team) else outer
+        name = str(getattr(member, "name", ""))  # older versions give teams none
+        self._teams = (*outer, name) if isinstance(member, Team) else outer
         try:
             yield
         finally:
