@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from agent_saga import AgentKit
 
 
+@pytest.mark.guarantee("NAME-3")
 def test_a_call_that_is_named_the_same_again_is_the_same_step(tmp_path):
     made = []
     kit = AgentKit("names", wal=str(tmp_path / "log"))

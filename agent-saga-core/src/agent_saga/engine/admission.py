@@ -50,7 +50,7 @@ def admit(call: Invocation) -> tuple[Step, bool]:
     if saga.suspendable:
         _check_suspendable(call.tool)
     if call.key is None and saga.names is not None:
-        call.key = saga.names(call.tool, encoded[2] or mac_of(saga.salt, encoded[0]))
+        call.key = _named(saga, call.tool, encoded[2] or mac_of(saga.salt, encoded[0]))
     with saga.lock:
         if call.key is None and not saga.unsettled and saga.replay is None:
             step = None
@@ -67,6 +67,11 @@ def admit(call: Invocation) -> tuple[Step, bool]:
     if not scope.open or saga.fork != FORKS.generation:
         _refuse(scope, step if fresh else None)
     return step, fresh
+
+
+def _named(saga: Saga, tool: Tool, mac: bytes) -> str | None:
+    """Return the key that a framework's package gives a call of the program; None for none."""
+    return None if saga.names is None else saga.names(tool, mac)
 
 
 def _refuse(scope: Scope, step: Step | None) -> None:
