@@ -30,8 +30,9 @@ from agent_saga.kit.frameworks.declarations import (
     undeclared,
 )
 from agent_saga.kit.frameworks.declared import check_named
+from agent_saga.kit.frameworks.failures import check_policy
 from agent_saga_llamaindex import seams
-from agent_saga_llamaindex.plans import check_policy
+from agent_saga_llamaindex.asking import APPROVALS
 from agent_saga_llamaindex.steps import SagaWorkflow, seen_class
 from agent_saga_llamaindex.tools import behind, is_wrapped, name_of, wrap_as
 
@@ -62,7 +63,7 @@ def saga_agent(
 
     Without a boundary its tools are refused, unless they are reads: run it with `saga_run`.
     """
-    check_policy(kit, on_tool_failure)
+    check_policy(kit, on_tool_failure, APPROVALS)
     if not isinstance(agent, (BaseWorkflowAgent, AgentWorkflow)):
         raise ConfigurationError(
             f"saga_agent takes an agent of LlamaIndex, not {type(agent).__name__}.",

@@ -18,7 +18,7 @@ Rules of this part:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from llama_index.core.workflow import HumanResponseEvent, InputRequiredEvent
 
@@ -34,6 +34,9 @@ __all__ = [
     "approve",
     "deny",
 ]
+
+APPROVALS: Final = "EventApprovals()"
+"""What to give a gate that has nobody to ask."""
 
 
 class EventApprovals(WaitingApprovals):

@@ -23,11 +23,19 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
-from weakref import WeakKeyDictionary
 
-from agent_saga.domain import identity
 from agent_saga.domain.lifecycle import StepState
-from agent_saga.errors import ReplayConflict
+from agent_saga.kit.frameworks.attempts import (
+    STANDS,
+    Left,
+    PerSaga,
+    another_way,
+    equal,
+    full_key,
+    stands,
+    unnamed,
+    unsettled,
+)
 from agent_saga_llamaindex import calls
 from agent_saga_llamaindex.calls import Path
 
@@ -35,9 +43,6 @@ if TYPE_CHECKING:
     from agent_saga.engine.saga import Saga
     from agent_saga.engine.step import Step
     from agent_saga.engine.tool import Tool
-
-_OPEN = (StepState.UNKNOWN, StepState.INTENT)
-_STANDS = (*_OPEN, StepState.COMMITTED, StepState.KEPT)
 
 
 class Mark(NamedTuple):
@@ -98,7 +103,7 @@ class Attempts:
         self._order: list[tuple[str, str, Path]] = []
         self._keys: set[tuple[str, str]] = set()
         self._met: set[tuple[str, str]] = set()
-        self._left: set[str] = set()
+        self._left = Left()
         for step in tuple(saga.keyed.values()):
             mark = read(step.key[-1])
             if mark is None:
@@ -107,8 +112,8 @@ class Attempts:
             self._note(step.tool.name, mark, named=not old)
             for length, line in mark.lines:
                 self._handled.setdefault((mark.place[: length - 1], line), mark.place[:length])
-            if not old and step.state in _STANDS and not step.tool.reversible:
-                self._left.add(step.id)
+            if not old and stands(step):
+                self._left.add(step)
 
     def expect(self, tool: str, key: str | None) -> None:
         """Note a call that did not begin, and is made again when its question was answered."""
@@ -139,8 +144,8 @@ class Attempts:
         with self._lock:
             return self._handled.setdefault((place[:-1], line), place)
 
-    def key(self, saga: Saga, tool: Tool, run: calls.Run, mac: bytes) -> str:
-        """Return the key of a call that is made here.
+    def key(self, saga: Saga, tool: Tool, run: calls.Run, mac: bytes) -> str | None:
+        """Return the key of a call that is made here; None for a step without one that it is.
 
         Args:
             saga: whose step it is.
@@ -155,14 +160,16 @@ class Attempts:
             lines = tuple(execution.lines())
             mark = Mark(name, execution.place, number, mac.hex(), lines)
             key = self._same(saga, tool, mark)
+            if key is None and any(equal(one, tool, mac) for one in unnamed(saga)):
+                return None
             if key is None:
                 step = self._earlier(saga, tool, mac, execution)
                 key = None if step is None else step.key[-1]
             if key is None:
                 key = self._fresh(tool, mark)
-            step = saga.keyed.get(_full(tool, key))
+            step = saga.keyed.get(full_key(tool, key))
             if step is not None:
-                self._left.discard(step.id)
+                self._left.take(step)
             self._met.add((tool.name, key))
             for each in execution.chain():
                 each.met.add((tool.name, key))
@@ -173,7 +180,7 @@ class Attempts:
         at = self._places.get(_at(tool.name, mark)) if mark.place else None
         named = self._names.get((tool.name, mark.name, mark.mac)) if mark.name else None
         for key in (at, named):
-            step = None if key is None else saga.keyed.get(_full(tool, key))
+            step = None if key is None else saga.keyed.get(full_key(tool, key))
             answered = step is not None and step.state is StepState.COMMITTED
             if key is not None and (key == named or not (answered and tool.reversible)):
                 return key
@@ -196,17 +203,17 @@ class Attempts:
     def _earlier(
         self, saga: Saga, tool: Tool, mac: bytes, execution: calls.Execution
     ) -> Step | None:
-        equal = [s for s in tuple(saga.keyed.values()) if s.tool.name == tool.name and s.mac == mac]
-        unsettled = [s for s in equal if _unsettled(s)]
-        if unsettled:
-            return unsettled[0]
-        standing = {s.key[-1]: s for s in equal if s.state in _STANDS and not s.tool.reversible}
+        same = [step for step in tuple(saga.keyed.values()) if equal(step, tool, mac)]
+        open_ended = next((step for step in same if unsettled(step)), None)
+        if open_ended is not None:
+            return open_ended
+        standing = {step.key[-1]: step for step in same if stands(step)}
         for each in execution.chain() if standing else ():
             for name, key, place in self._order[: each.before] if each.place else ():
                 inside = place[: len(each.place)] == each.place and name == tool.name
                 if inside and key in standing and (name, key) not in each.met:
                     return standing[key]
-        lost = next((s for s in standing.values() if s.id in self._left), None)
+        lost = next((s for s in standing.values() if s in self._left), None)
         if lost is None and execution.place and not execution.line:
             lost = self._maybe(execution, standing)
         return lost
@@ -225,39 +232,25 @@ class Attempts:
         Raises:
             ReplayConflict: a step of it stands, and the new attempt did not repeat it.
         """
-        if saga.read_only:
-            return
-        steps = [step for step in tuple(saga.keyed.values()) if step.id in self._left]
-        left = [step for step in steps if step.state in _STANDS]
+        left = [] if saga.read_only else self._left.unmet(saga)
         if left:
-            names = ", ".join(sorted({step.tool.name for step in left}))
-            raise ReplayConflict(
-                f"An earlier attempt of this run, which ended without its answers, called {names}; "
-                "the new attempt took another way.",
-                fix="Begin again under another key.",
+            raise another_way(
+                left,
+                "An earlier attempt of this run, which ended without its answers,",
+                "Begin again under another key.",
             )
 
 
 def standing(saga: Saga) -> list[str]:
     """Return the ids of the steps of a saga that stand, and that its calls named."""
-    return [step.id for step in tuple(saga.keyed.values()) if step.state in _STANDS]
+    return [step.id for step in tuple(saga.keyed.values()) if step.state in STANDS]
 
 
 def _at(tool: str, mark: Mark) -> tuple[str, Path, str, int]:
     return tool, mark.place, mark.mac, mark.number
 
 
-def _full(tool: Tool, key: str) -> tuple[str, ...]:
-    return identity.given_key(("",), tool.name, key)
-
-
-def _unsettled(step: Step) -> bool:
-    tool = step.tool
-    return step.state in _OPEN and not step.in_flight and not (tool.repeatable or tool.reversible)
-
-
-_attempts: WeakKeyDictionary[Saga, Attempts] = WeakKeyDictionary()
-_lock = threading.Lock()
+_attempts: PerSaga[Attempts] = PerSaga()
 
 
 def attempts_of(saga: Saga, anew: Callable[[], Attempts] | None = None) -> Attempts:
@@ -267,8 +260,4 @@ def attempts_of(saga: Saga, anew: Callable[[], Attempts] | None = None) -> Attem
         saga: the engine's saga.
         anew: makes what begins anew.
     """
-    with _lock:
-        found = _attempts.get(saga)
-        if found is None or anew is not None:
-            found = _attempts[saga] = Attempts(saga) if anew is None else anew()
-        return found
+    return _attempts.of(saga, anew or (lambda: Attempts(saga)), anew=anew is not None)

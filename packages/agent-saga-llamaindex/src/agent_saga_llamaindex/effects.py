@@ -23,45 +23,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
-import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from agent_saga.engine.asking import asked_about_failure
 from agent_saga.engine.boundary import current_scope
 from agent_saga.engine.drive_async import AsyncDriver
 from agent_saga.engine.drive_sync import SyncDriver
-from agent_saga.engine.endings import step_of
 from agent_saga.engine.requests import Protocol
 from agent_saga.engine.scope import Scope
 from agent_saga.engine.wrap import Invocation, SagaTool
-from agent_saga.errors import (
-    ApprovalPending,
-    ConfigurationError,
-    Halted,
-    NoBoundary,
-    NotApplied,
-    Quarantined,
-    RefusedError,
-    SagaClosed,
-    SagaFenced,
-    SagaForked,
-    SagaUnwinding,
-    UndeclaredTool,
-    one_line,
-)
-from agent_saga.plugins.callables import is_async_callable
+from agent_saga.errors import ApprovalPending, ConfigurationError, RefusedError
+from agent_saga.kit.frameworks import failures, functions
+from agent_saga.kit.frameworks.boundaries import check_kit
+from agent_saga.kit.frameworks.functions import KEY
 from agent_saga.wal.encoding import mac
 from agent_saga_llamaindex import seams
 from agent_saga_llamaindex.attempts import attempts_of
 from agent_saga_llamaindex.calls import Call, Run, calling, executing, running
 
-KEY: Final = "idempotency_key"
-_FAULTS: Final = (
-    *(ConfigurationError, Halted, NoBoundary, Quarantined, SagaClosed, SagaFenced, SagaForked),
-    *(SagaUnwinding, UndeclaredTool),
-)
+_FUNCTIONS: Final = ("fn", "async_fn")
 
 
 class ToolCancelled(Exception):
@@ -87,36 +67,7 @@ class RefusedCall(Exception):
     """
 
     def __init__(self, tool: str, refusal: RefusedError) -> None:
-        super().__init__(
-            f"{tool} was refused and had no effect (rule {refusal.rule}): {refusal.reason}"
-        )
-
-
-def fitting(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that says so when its arguments do not fit, before it does anything."""
-    signature = inspect.signature(fn)
-
-    def check(args: Any, kwargs: Any) -> None:
-        try:
-            signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise NotApplied(f"its arguments do not fit: {error}") from error
-
-    if is_async_callable(fn):
-
-        @functools.wraps(fn)
-        async def arun(*args: Any, **kwargs: Any) -> Any:
-            check(args, kwargs)
-            return await fn(*args, **kwargs)
-
-        return arun
-
-    @functools.wraps(fn)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        check(args, kwargs)
-        return fn(*args, **kwargs)
-
-    return run
+        super().__init__(failures.told(tool, refusal))
 
 
 class Effect:
@@ -133,25 +84,6 @@ class Effect:
         self.tool = tool
         self._injected = injected
 
-    def function(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what stands in the original's place, with its signature."""
-        form = self._coroutine() if self.tool.tool.form.is_async else self._plain()
-        replaced = functools.wraps(original)(form)
-        replaced.__dict__["agent_saga_effect"] = self
-        return replaced
-
-    def _plain(self) -> Callable[..., Any]:
-        def run(*args: Any, **kwargs: Any) -> Any:
-            return self.run(args, kwargs)
-
-        return run
-
-    def _coroutine(self) -> Callable[..., Any]:
-        async def run(*args: Any, **kwargs: Any) -> Any:
-            return await self.arun(args, kwargs)
-
-        return run
-
     def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Make the call on this thread."""
         scope, state = current_scope.get(), running.get()
@@ -164,7 +96,7 @@ class Effect:
             with _inside():
                 return call.run()
         except Exception as error:
-            question = failure_question(error)
+            question = _question(state, error)
             answer = None
             if question is not None:
                 answer = SyncDriver(scope.saga.engine).drive(question)
@@ -185,10 +117,10 @@ class Effect:
             with _inside():
                 return await call.start()
         except (Exception, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            if isinstance(error, asyncio.CancelledError) and failures.is_cancelled():
                 raise
             failure = error if isinstance(error, Exception) else ToolCancelled("it was cancelled")
-            question = failure_question(failure)
+            question = _question(state, failure)
             answer = None
             if question is not None:
                 answer = await AsyncDriver(scope.saga.engine).drive(question)
@@ -209,11 +141,7 @@ class Effect:
         if state is not None and state.stop is not None:
             raise state.stop
         saga, tool = scope.saga, self.tool.tool
-        if None not in (self.tool.kit, saga.kit) and saga.kit is not self.tool.kit:
-            raise ConfigurationError(
-                f"{tool.name} is bound to another kit than the boundary that it is called in.",
-                fix="Wrap the tool with the boundary's kit.",
-            )
+        check_kit(self.tool, saga)
         given = {name: value for name, value in kwargs.items() if name != KEY}
         named = tool.form.named(args, given)
         arguments = {k: v for k, v in named.items() if k not in (self._injected, KEY)}
@@ -235,7 +163,7 @@ class Effect:
         """
         if state is None or state.stop is error or isinstance(error, seams.WaitingForEvent):
             return error
-        if isinstance(error, _FAULTS):
+        if isinstance(error, failures.FAULTS):
             state.stop = state.stop or error
         elif isinstance(error, ApprovalPending):
             return _paused(state, error, self.tool.tool.name, key)
@@ -296,25 +224,13 @@ def _inside() -> Iterator[None]:
         calling.reset(token)
 
 
-def _is_cancelled() -> bool:
-    """Say whether somebody cancels the running task, as opposed to something inside it."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
-def failure_question(error: Exception) -> Protocol[BaseException | None] | None:
+def _question(state: Run | None, error: Exception) -> Protocol[BaseException | None] | None:
     """Return the question whether a run goes on after a tool's failure; None if none is asked."""
-    step, run = step_of(error), running.get()
-    if run is None or run.on_tool_failure != "ask" or step is None:
+    if state is None:
         return None
-    quiet = (ApprovalPending, ConfigurationError, RefusedError, seams.WaitingForEvent)
-    if isinstance(error, quiet):
-        return None
-    return asked_about_failure(step, f"{step.tool.name} failed: {one_line(error)}")
+    return failures.failure_question(error, state.on_tool_failure, (seams.WaitingForEvent,))
 
 
 def effects_of(tool: Any) -> list[Effect]:
     """Return the wrapped functions of a tool; none if it is not wrapped."""
-    found = [getattr(tool, name, None) for name in ("fn", "async_fn")]
-    effects = [getattr(function, "agent_saga_effect", None) for function in found]
-    return [effect for effect in effects if effect is not None]
+    return functions.effects_of(tool, _FUNCTIONS)

@@ -20,37 +20,16 @@ from typing import Any, NamedTuple
 from agent_saga.controls.waiting import WaitingApprovals, answering
 from agent_saga.engine.boundary import current_scope
 from agent_saga.engine.handle import SagaHandle, SagaScope
-from agent_saga.engine.tool import one_of
 from agent_saga.errors import ConfigurationError
 from agent_saga.kit.agent_kit import AgentKit
-from agent_saga.kit.scopes import saga_scope
-from agent_saga.runtime.composition import Runtime, process_runtime
-from agent_saga_llamaindex.asking import RunAnswers
+from agent_saga.kit.frameworks.boundaries import boundary, runtime_of, saga_of
+from agent_saga.kit.frameworks.failures import check_policy
+from agent_saga.runtime.composition import Runtime
+from agent_saga_llamaindex.asking import APPROVALS, RunAnswers
 from agent_saga_llamaindex.attempts import Attempts, attempts_of, standing
 from agent_saga_llamaindex.calls import Execution, Path, Run, entered, executing, running
 from agent_saga_llamaindex.contexts import Taken
 from agent_saga_llamaindex.recorded import Recorded, lasts
-
-ON_TOOL_FAILURE = ("continue", "rollback", "ask")
-
-
-def runtime_of(kit: AgentKit | None) -> Runtime:
-    """Return what a boundary runs on."""
-    return process_runtime() if kit is None else kit.runtime
-
-
-def check_policy(kit: AgentKit | None, on_tool_failure: str) -> None:
-    """Refuse a policy that does not exist, or that needs somebody to ask where there is nobody.
-
-    Raises:
-        ConfigurationError: so it is.
-    """
-    one_of("on_tool_failure", on_tool_failure, ON_TOOL_FAILURE)
-    if on_tool_failure == "ask" and runtime_of(kit).gate.approval_provider is None:
-        raise ConfigurationError(
-            "on_tool_failure='ask' needs somebody to ask, and the gate has no approval provider.",
-            fix="Give the kit gate=PreFlightGate(approval_provider=EventApprovals()).",
-        )
 
 
 class Asked(NamedTuple):
@@ -84,7 +63,7 @@ class Plan:
     """
 
     def __init__(self, asked: Asked, found: Taken | None) -> None:
-        check_policy(asked.kit, asked.on_tool_failure)
+        check_policy(asked.kit, asked.on_tool_failure, APPROVALS)
         self.nested = current_scope.get() is not None
         if self.nested and (asked.key is not None or found is not None):
             what = "a key" if found is None else "a context of a run that waits"
@@ -148,7 +127,7 @@ class Plan:
         try:
             self.found.check(log)
         except Exception as error:
-            if not _engines_saga(handle).read_only:
+            if not saga_of(handle).read_only:
                 with contextlib.suppress(Exception):
                     handle.suspend(log.reason, awaits=dict(log.awaits))
             return error
@@ -156,23 +135,19 @@ class Plan:
 
     def scope(self) -> SagaScope:
         """Return the boundary."""
-        kit = self._asked.kit
-        open_scope = saga_scope if kit is None else kit.transaction
-        goes_on = self._saga_id is not None
         asks = isinstance(self._runtime.gate.approval_provider, WaitingApprovals)
-        return open_scope(
-            name="llamaindex" if kit is None else "",
-            on_unsettled="warn",
+        return boundary(
+            self._asked.kit,
+            "llamaindex",
             saga_id=self._saga_id,
-            resume=goes_on,
+            holds=self._saga_id is not None,
             suspendable=self.run.answers is not None and (asks or self.found is not None),
-            on_crash="hold" if goes_on else None,
         )
 
     @contextlib.contextmanager
     def entered(self, handle: SagaHandle) -> Iterator[None]:
         """Let the steps of this run know what they must; entered inside the boundary."""
-        saga = _engines_saga(handle)
+        saga = saga_of(handle)
         if not self.nested:
             attempts = attempts_of(saga, lambda: Attempts(saga, self._knows, self._blurs))
             for work, at in self._moved:
@@ -214,7 +189,7 @@ class Plan:
             "questions": dict(answers.open),
             "answers": answers.plain,
             "failures": self.run.failures,
-            "steps": standing(_engines_saga(handle)),
+            "steps": standing(saga_of(handle)),
             "events": events,
             "moved": self.run.lineage.moved(),
         }
@@ -230,7 +205,7 @@ class Plan:
         if self.run.stop is not None:
             raise self.run.stop
         if not self.nested:
-            saga = _engines_saga(handle)
+            saga = saga_of(handle)
             attempts_of(saga).check_repeated(saga)
 
 
@@ -251,7 +226,3 @@ def _naming(saga: Any) -> Callable[[Any, bytes], str | None]:
         return attempts_of(saga).key(saga, tool, run, mac)
 
     return name
-
-
-def _engines_saga(handle: SagaHandle) -> Any:
-    return handle._scope.saga  # noqa: SLF001 - the engine's own object, of the same project

@@ -34,7 +34,7 @@ from agent_saga.kit.frameworks.declared import (
     engine_tool,
     is_a_read,
 )
-from agent_saga.kit.frameworks.functions import fitting, without_key
+from agent_saga.kit.frameworks.functions import fitting, in_place_of, without_key
 from agent_saga.plugins.callables import is_async_callable
 from agent_saga_llamaindex import seams
 from agent_saga_llamaindex.effects import Effect, effects_of
@@ -87,7 +87,7 @@ def saga_tool(
         effect = declared(fn, kit, {"name": name or fn.__name__, **given})
         original = fn
     shown = without_key(original)
-    function = Effect(effect, _injected(shown)).function(shown)
+    function = in_place_of(shown, Effect(effect, _injected(shown)))
     return FunctionTool.from_defaults(function, name=name or effect.tool.name, **theirs)
 
 
@@ -234,7 +234,7 @@ def _wrapped(tool: BaseTool, kit: AgentKit | None, options: dict[str, Any]) -> F
 def _step(
     function: Callable[..., Any], kit: AgentKit | None, options: dict[str, Any]
 ) -> Callable[..., Any]:
-    return Effect(declared(function, kit, options), _injected(function)).function(function)
+    return in_place_of(function, Effect(declared(function, kit, options), _injected(function)))
 
 
 def _injected(fn: Callable[..., Any]) -> str:
