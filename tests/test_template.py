@@ -52,6 +52,9 @@ def without(text, *kinds):
     project = described["project"]
     for kind in kinds:
         project.pop(kind, None)
+    project["requires-python"] = project["requires-python"].partition(",")[
+        0
+    ]  # a framework's own end
     project["dependencies"] = [
         line for line in project["dependencies"] if line.startswith("agent-saga")
     ]
