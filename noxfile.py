@@ -237,6 +237,8 @@ def worlds(session: nox.Session) -> None:
     install_worlds(session)
     few = ("bfcl", "tau2-telecom", "mcp-mock", "--runs", "8", "--seed", "1")
     session.run("python", "-m", "bench.worlds", *(session.posargs or few))
+    if not session.posargs:
+        session.run("python", "-m", "bench.worlds.mutants", "tau2-telecom", "mcp-mock")
 
 
 @nox.session(tags=["full"])
@@ -248,6 +250,7 @@ def all_worlds(session: nox.Session) -> None:
     session.run("python", "-m", "bench.worlds", "--runs", "10", "--present", *session.posargs)
     session.run("python", "-m", "bench.worlds.graph", "bfcl", "tau2-telecom", "dojo-slack")
     session.run("python", "-m", "bench.worlds.rogue")
+    session.run("python", "-m", "bench.worlds.mutants")
     session.run("python", "-m", "bench.worlds.evidence")
 
 

@@ -8,8 +8,10 @@
 Rules of this part:
 
 - What is run follows from the arguments and the number that is printed: `--seed` repeats it.
-- The exit code is 1 after a false clean, a doubled effect, or a lost answer that nobody settled
-  though a tool of the world shows it.
+- The exit code is 1 after a false clean, a doubled effect, a difference that nobody declared, or a
+  lost answer that nobody settled though a tool of the world shows it.
+- A run that is refused before its fault says nothing about the fault: it is counted, and leaves the
+  denominators.
 - Runs with nobody to approve are counted apart from those whose user approves what the task wants.
 """
 
@@ -22,9 +24,12 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from bench.worlds import faults, measures
+from bench.worlds.beside import independent, run_beside
 from bench.worlds.killing import run_killed
 from bench.worlds.outcome import Outcome
 from bench.worlds.running import Run
@@ -32,6 +37,8 @@ from bench.worlds.world import Task, World
 
 _KILLED = (faults.KILLED, faults.KILLED_BEFORE)
 _FEW = 4
+_TRIES = 8
+"""How many calls are looked at for each run beside another saga."""
 
 
 def worlds() -> dict[str, Callable[[], World]]:
@@ -92,65 +99,87 @@ def main(arguments: list[str]) -> int:
         print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     print(table(outcomes))
     if options.json:
-        lines = [one.as_dict() for one in outcomes]
-        kept = {"seed": seed, "present": options.present, "runs": lines}
-        Path(options.json).write_text(json.dumps(kept, indent=1), "utf-8")
+        said = {"kind": "runs", "seed": seed, "each": options.runs, "present": options.present}
+        keep(options.json, outcomes, said)
     wrong = [one for one in outcomes if faulty(one)]
     for one in wrong[:10]:
         print(_repeat(one, present=options.present))
     return 1 if wrong else 0
 
 
+def keep(file: str, outcomes: list[Outcome], said: dict[str, Any]) -> None:
+    """Write outcomes, and what they are, for `report`."""
+    lines = [one.as_dict() for one in outcomes]
+    Path(file).write_text(json.dumps(said | {"runs": lines}, indent=1), "utf-8")
+
+
 def faulty(one: Outcome) -> bool:
     """Say whether a run shows what must never be."""
-    return one.false_clean or bool(one.doubles) or (one.lost and not one.settled)
+    unsettled = one.lost and not one.settled
+    return one.false_clean or not one.declared or bool(one.doubles + one.collateral) or unsettled
 
 
 def table(outcomes: list[Outcome]) -> str:
-    """Return the figures as a table."""
-    head = (
-        f"{'world':18} {'fault':14} {'runs':>5} {'exact %':>8} {'declared %':>11} "
-        f"{'false clean':>12} {'doubled':>8} {'settled':>9} {'refused':>8}"
-    )
-    lines = [head]
+    """Return the figures as a table; shares have their intervals at 95 %."""
+    lines = [_LINE.format(*_HEADS)]
     for (world, model), row in measures.grouped(outcomes).items():
-        settled = f"{row.settled.part}/{row.settled.whole}"
-        lines.append(
-            f"{world:18} {model:14} {row.runs:5} {row.exact.percent:8.1f} "
-            f"{row.declared.percent:11.1f} {row.false_clean.part:12} {row.doubles:8} "
-            f"{settled:>9} {row.refused.part:8}"
-        )
-    whole = measures.row(outcomes)
-    lines.append(
-        f"{whole.runs} runs: exact {whole.exact}, within what was declared {whole.declared}, "
-        f"false clean {whole.false_clean}, doubled {whole.doubles}"
-    )
+        lines.append(_line(world, model, row))
+    lines.append(_line("all", "all", measures.row(outcomes)))
     return "\n".join(lines)
+
+
+_HEADS = (
+    *("world", "fault", "runs", "met", "exact %", "declared %", "false clean", "false dirty %"),
+    *("doubled", "repeats", "settled", "refused", "cost", "collateral"),
+)
+_LINE = "{:18} {:14} {:>5} {:>5} {:>15} {:>15} {:>11} {:>14} {:>7} {:>7} {:>9} {:>7} {:>7} {:>10}"
+
+
+def _line(world: str, model: str, row: measures.Row) -> str:
+    counts = (f"{one.part}/{one.whole}" for one in (row.settled, row.cost, row.collateral))
+    settled, cost, collateral = counts
+    shares = (row.exact.short, row.declared.short)
+    clean = (row.false_clean.part, row.false_dirty.short, row.doubles, row.repeats, settled)
+    cells = (world, model, row.runs, row.met, *shares, *clean, row.refused.part, cost, collateral)
+    return _LINE.format(*cells)
 
 
 def _runs(world: World, options: argparse.Namespace, rng: random.Random) -> Iterator[Outcome]:
     tasks = [one for one in world.tasks() if not options.task or one.name in options.task]
+    if options.at is not None:
+        tasks = [one for one in tasks if options.at < len(one.calls)]
     if not tasks:
-        raise SystemExit(f"{world.name} has none of these tasks: {', '.join(options.task)}")
+        names = ", ".join(options.task) or "any"
+        raise SystemExit(f"{world.name}: no task ({names}) has a call number {options.at or 0}")
     for model in options.fault or faults.MEANING:
-        for task, at in _chosen(tasks, options, rng):
+        for task, at in _chosen(world, tasks, model, options, rng):
             yield one_run(world, task, model, at, present=options.present)
 
 
 def _chosen(
-    tasks: list[Task], options: argparse.Namespace, rng: random.Random
+    world: World, tasks: list[Task], model: str, options: argparse.Namespace, rng: random.Random
 ) -> Iterator[tuple[Task, int]]:
     if options.everything:
-        yield from ((task, at) for task in tasks for at in range(len(task.calls)))
+        drawn = [(task, at) for task in tasks for at in range(len(task.calls))]
+    else:
+        many = options.runs * (_TRIES if model == faults.NEIGHBOUR else 1)
+        drawn = [_draw(tasks, options.at, rng) for _ in range(many)]
+    if model != faults.NEIGHBOUR:
+        yield from drawn
         return
-    for _ in range(options.runs):
-        task = rng.choice(tasks)
-        drawn = rng.randrange(len(task.calls))
-        yield task, drawn if options.at is None else min(options.at, len(task.calls) - 1)
+    fit = ((task, at) for task, at in drawn if independent(world, task, at))
+    yield from fit if options.everything else islice(fit, options.runs)
+
+
+def _draw(tasks: list[Task], at: int | None, rng: random.Random) -> tuple[Task, int]:
+    task = rng.choice(tasks)
+    return task, rng.randrange(len(task.calls)) if at is None else at
 
 
 def one_run(world: World, task: Task, model: str, at: int, *, present: bool) -> Outcome:
     """Run one task with one fault."""
+    if model == faults.NEIGHBOUR:
+        return run_beside(world, task, at)
     if model in _KILLED:
         return run_killed(world, task, model, at, present=present)
     return Run(world, task, model, at, present=present).outcome()
@@ -170,11 +199,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--everything", action="store_true", help="every call of every task")
     parser.add_argument("--task", action="append", default=[], help="only these tasks")
     parser.add_argument("--fault", action="append", choices=[*faults.MEANING])
-    parser.add_argument("--at", type=int, help="the call that is struck, from 0")
+    parser.add_argument("--at", type=_number, help="the call that is struck, from 0")
     parser.add_argument("--present", action="store_true", help="the user approves what is wanted")
     parser.add_argument("--seed", type=int, help="repeats a run by its number")
     parser.add_argument("--json", metavar="FILE", help="write every outcome")
     return parser
+
+
+def _number(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text} is no number of a call; they count from 0")
+    return int(text)
 
 
 if __name__ == "__main__":

@@ -14,11 +14,14 @@ Rules of this part:
 from __future__ import annotations
 
 import inspect
+import itertools
+import os
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from agent_saga import AgentKit, Applied, Approval, CannotTell, NotApplied, PreFlightGate, Rule
-from bench.worlds import plans
+from bench.worlds import faults, plans
+from bench.worlds.traces import Trace
 from bench.worlds.world import Args, GoldCall, Task, World, WorldError
 
 
@@ -30,6 +33,12 @@ class Reach(Protocol):
 
     def aside(self, tool: str, /, **args: Any) -> Any:
         """Make a call of an inverse, a prober or a look."""
+
+    def undoing(self, step: str) -> None:
+        """Say that an inverse of a step begins."""
+
+    def undone(self, step: str, *, well: bool, again: bool) -> None:
+        """Say that an inverse of a step is over; see `Struck`."""
 
 
 class User:
@@ -47,11 +56,13 @@ class User:
 
     def ask(self, request: Any) -> Approval:
         """Approve a call that the user wants, with these arguments; no other."""
-        shown = self._shown(request.arguments)
-        wanted = any(
-            tool == request.tool and self._shown(args) == shown for tool, args in self._wanted
-        )
+        wanted = self.wants(request)
         return Approval(self._answers and wanted, "user", "as wanted" if wanted else "not wanted")
+
+    def wants(self, call: Any) -> bool:
+        """Say whether the task is about a call, with these arguments."""
+        shown = self._shown(call.arguments)
+        return any(tool == call.tool and self._shown(args) == shown for tool, args in self._wanted)
 
     def _shown(self, args: Args) -> dict[str, Any]:
         """Return what a human sees of arguments: secrets are masked."""
@@ -79,19 +90,23 @@ class Declared:
         wal: str = "memory:",
         timeouts: dict[str, float] | None = None,
     ) -> None:
-        self._world, self._reach = world, reach
+        self._world, self._reach, self._user = world, reach, user
         self._timeouts = timeouts or {}
         self.session: dict[str, Any] = {}
         """Secrets that inverses need; they never get into the log."""
-        self.traces: list[str] = []
-        """What was declared to be left behind, of the calls that were made."""
+        self.traces: list[Trace] = []
+        """What was declared to be left behind, of the calls that were undone."""
         self.standing: list[GoldCall] = []
         """Calls that a human let through although nothing takes them back as things were."""
+        self.broken: list[str] = []
+        """Errors of the tables' own looks: they are ours, and no refusal."""
+        self._steps = itertools.count()
         self.told: list[bool] = []
         """For each question to a prober that can see the effect: whether it could tell."""
         user.secrets = world.secrets
         lasting = Rule("lasting", self._lasts, "ask", "nothing could take it back as things are")
-        gate = PreFlightGate(rules=[lasting], approval_provider=user)
+        unnamed = Rule("unnamed", self._unnamed, "ask", "the user named nothing like this")
+        gate = PreFlightGate(rules=[lasting, unnamed], approval_provider=user)
         self.kit = AgentKit("worlds", wal=wal, gate=gate)
         names = dict.fromkeys(call.tool for call in task.calls)
         self.tools = {name: self._declare(name) for name in names}
@@ -100,8 +115,6 @@ class Declared:
         plan = self._world.plan(name)
 
         def forward(**args: Any) -> Any:
-            if isinstance(plan, plans.Left):
-                self.traces += plan.trace(args)
             return self._reach.agent(name, args)
 
         async def forward_async(**args: Any) -> Any:
@@ -111,8 +124,24 @@ class Declared:
         fn = forward_async if inspect.iscoroutinefunction(self._reach.agent) else forward
         if isinstance(plan, plans.Write):
             return self._write(name, plan, fn, options)
-        final = isinstance(plan, plans.Final)
-        return self.kit.safe_tool(fn, "IRREVERSIBLE" if final else "REVERSIBLE", **options)
+        if isinstance(plan, plans.Final):
+            return self._final(plan, fn, options)
+        return self.kit.safe_tool(fn, "REVERSIBLE", **options)
+
+    def _final(
+        self, plan: plans.Final, forward: Callable[..., Any], options: dict[str, Any]
+    ) -> Callable[..., Any]:
+        if plan.look is None:
+            return self.kit.safe_tool(forward, "IRREVERSIBLE", **options)
+        tool = self.kit.safe_tool(
+            forward,
+            "IRREVERSIBLE",
+            prepare=lambda args: self._prepared(plan, args),
+            settle_after=0,
+            **options,
+        )
+        tool.probe(lambda prepared: self._probed(plan, prepared))
+        return tool
 
     def _write(
         self,
@@ -126,11 +155,11 @@ class Declared:
             "COMPENSABLE",
             prepare=lambda args: self._prepared(plan, args),
             settle_after=0,
-            idempotent=plan.harmless,
+            idempotent=plan.again,
             **options,
         )
         if plan.harmless:
-            tool.undo(idempotent=True, null_safe=True)(
+            tool.undo(idempotent=plan.again, null_safe=True)(
                 lambda prepared: self._undo(name, plan, prepared, None)
             )
         else:
@@ -140,48 +169,69 @@ class Declared:
 
     def _lasts(self, call: Any) -> bool:
         """Say whether nothing could take a call back, as things are now; a rule of the gate."""
-        plan = self._world.plan(call.tool)
-        if not isinstance(plan, plans.Write):
-            return False
+        if isinstance(self._world.plan(call.tool), plans.Final):
+            return False  # it is asked about for that alone
+        args = dict(call.arguments) | self.session
         try:
-            seen = plan.look(self._reach.aside, call.arguments)
-        except WorldError:
-            return False  # the call itself will be answered with the same error
-        return bool(plan.needs(call.arguments, seen))
+            return faults.lasts(self._world, GoldCall(call.tool, args), self._reach.aside)
+        except Exception as error:
+            self.broken.append(repr(error))
+            raise
 
-    def _prepared(self, plan: plans.Write, args: dict[str, Any]) -> Any:
-        """Read what the undo needs."""
+    def _unnamed(self, call: Any) -> bool:
+        """Say whether a call needs a name that the user never gave; a rule of the gate."""
+        plan = self._world.plan(call.tool)
+        return isinstance(plan, plans.Left) and plan.named and not self._user.wants(call)
+
+    def _prepared(self, plan: plans.Write | plans.Final, args: dict[str, Any]) -> Any:
+        """Read what the undo and the prober need."""
+        assert plan.look is not None
+        step = f"{os.getpid()}-{next(self._steps)}"
         secrets = self._world.secrets & args.keys()
         self.session |= {key: args[key] for key in secrets}
         written = {key: value for key, value in args.items() if key not in secrets}
         try:
-            return {"args": written, "seen": plan.look(self._reach.aside, args)}
+            return {"step": step, "args": written, "seen": plan.look(self._reach.aside, args)}
         except WorldError as error:
-            return {"args": written, "error": str(error)}
+            return {"step": step, "args": written, "error": str(error)}
+        except Exception as error:
+            self.broken.append(repr(error))
+            raise
 
     def _undo(self, name: str, plan: plans.Write, prepared: Any, result: Any) -> None:
         args = self.session | prepared["args"]
         before = prepared["seen"]
+        step = prepared["step"]
         if reason := plan.needs(args, before):
             self.standing.append(GoldCall(name, args))
             raise RuntimeError(f"{name} stands: {reason}")
         self.traces += plan.trace(args, before, result)
-        plan.undo(self._reach.aside, args, before, result)
+        well = False
+        self._reach.undoing(step)
+        try:
+            plan.undo(self._reach.aside, args, before, result)
+            well = True
+        finally:
+            self._reach.undone(step, well=well, again=plan.again)
         if plan.restores and plan.look(self._reach.aside, args) != before:
             raise RuntimeError(f"{name} was taken back, and the world is not as it was.")
 
-    def _probed(self, plan: plans.Write, prepared: Any) -> Any:
+    def _probed(self, plan: plans.Write | plans.Final, prepared: Any) -> Any:
+        assert plan.look is not None
         if "seen" not in prepared:
             return CannotTell(prepared["error"])
         args = self.session | prepared["args"]
         effect = plan.effect(args, prepared["seen"], plan.look(self._reach.aside, args))
-        shown = plan.visible and not (
-            effect is plans.UNCLEAR and plan.needs(args, prepared["seen"])
-        )
-        if shown:
+        if self._shown(plan, args, prepared["seen"], effect):
             self.told.append(effect is not plans.UNCLEAR)
         if effect is plans.UNCLEAR:
             return CannotTell("no tool shows it")
         if effect is plans.MISSING:
             return NotApplied("nothing changed", final=True)
         return Applied(effect)
+
+    def _shown(self, plan: plans.Write | plans.Final, args: Args, seen: Any, effect: Any) -> bool:
+        """Say whether some tool of the world shows the effect."""
+        if isinstance(plan, plans.Final):
+            return effect is not plans.UNCLEAR
+        return plan.visible and not (effect is plans.UNCLEAR and plan.needs(args, seen))

@@ -132,7 +132,7 @@ def _undo(world: World, task: Task, at: int, plan: plans.Write, seen: Seen) -> N
     left = list(judging.differences(before, place.snapshot()))
     seen.undone += 1
     seen.left |= _general(left)
-    seen.wrong |= set(judging.undeclared(left, plan.trace(call.args, look, result)))
+    seen.wrong |= set(judging.undeclared(left, plan.trace(call.args, look, result), before))
 
 
 def _general(found: Iterable[judging.Difference]) -> set[str]:

@@ -27,10 +27,10 @@ from langchain_core.tools import StructuredTool
 from agent_saga import Compensation, SagaAborted
 from agent_saga_langgraph import last_report, saga_agent, wrap_tool
 from bench.worlds import faults, plans
-from bench.worlds.__main__ import faulty, table, worlds
+from bench.worlds.__main__ import faulty, keep, table, worlds
 from bench.worlds.declaring import Declared, User
 from bench.worlds.faults import GaveUp, Struck
-from bench.worlds.outcome import Outcome, Seen, judged, let_through
+from bench.worlds.outcome import Outcome, judged, seen
 from bench.worlds.running import told
 from bench.worlds.world import GoldCall, Task, World
 
@@ -62,16 +62,24 @@ class OnGraph(Declared):
         plan = self._world.plan(name)
 
         def forward(**args: Any) -> Any:
-            if isinstance(plan, plans.Left):
-                self.traces += plan.trace(args)
             return {"answer": self._reach.agent(name, args)}
 
         tool = StructuredTool.from_function(forward, name=name, description=name, args_schema=_ANY)
+        if isinstance(plan, plans.Final):
+            return wrap_tool(tool, kit=self.kit, **self._looked_at(plan))
         if not isinstance(plan, plans.Write):
-            final = isinstance(plan, plans.Final)
-            semantics = "IRREVERSIBLE" if final else "REVERSIBLE"
-            return wrap_tool(tool, semantics=semantics, kit=self.kit)
+            return wrap_tool(tool, semantics="REVERSIBLE", kit=self.kit)
         return wrap_tool(tool, kit=self.kit, **self._options(name, plan))
+
+    def _looked_at(self, plan: plans.Final) -> dict[str, Any]:
+        if plan.look is None:
+            return {"semantics": "IRREVERSIBLE"}
+        return {
+            "semantics": "IRREVERSIBLE",
+            "prepare": lambda args: self._prepared(plan, args),
+            "prober": lambda prepared: self._answered(plan, prepared),
+            "settle_after": 0,
+        }
 
     def _options(self, name: str, plan: plans.Write) -> dict[str, Any]:
         def undo(prepared: Any, result: Any) -> None:
@@ -86,13 +94,13 @@ class OnGraph(Declared):
             "semantics": "COMPENSABLE",
             "compensate": inverse,
             "provisional": early,
-            "idempotent": plan.harmless,
+            "idempotent": plan.again,
             "prepare": lambda args: self._prepared(plan, args),
             "prober": lambda prepared: self._answered(plan, prepared),
             "settle_after": 0,
         }
 
-    def _answered(self, plan: plans.Write, prepared: Any) -> Any:
+    def _answered(self, plan: plans.Write | plans.Final, prepared: Any) -> Any:
         answer = self._probed(plan, prepared)
         if hasattr(answer, "result"):
             answer.result = {"answer": answer.result}
@@ -102,7 +110,7 @@ class OnGraph(Declared):
 def run_on_graph(world: World, task: Task, model: str, at: int) -> Outcome:
     """Run one task with one fault as an agent of LangGraph."""
     place = world.open(task)
-    struck = Struck(place, model, at)
+    struck = Struck(world, place, model, at)
     # A refusal is shown to the model and the run goes on, so one that has to end well is approved.
     user = User(task, answers=model == faults.RETRY)
     declared = OnGraph(world, task, struck, user)
@@ -116,9 +124,8 @@ def run_on_graph(world: World, task: Task, model: str, at: int) -> Outcome:
         report = last_report()
     except SagaAborted as aborted:
         report, cause = aborted.report, aborted.cause
-    kept = let_through(world, struck.made, declared.standing)
-    seen = Seen(struck.struck, struck.effects, declared.traces, declared.told, kept)
-    return judged(world, task, (model, at), place, told(report, cause), seen)
+    found = seen(world, struck, declared.traces, declared.told, declared.standing)
+    return judged(world, task, (model, at), place, told(report, cause), found)
 
 
 def _lines(task: Task, struck: Struck, model: str, at: int) -> Iterator[AIMessage]:
@@ -156,6 +163,8 @@ def main(arguments: list[str]) -> int:
                 at = rng.randrange(len(task.calls))
                 outcomes.append(run_on_graph(world, task, model, at))
     print(table(outcomes))
+    if options.json:
+        keep(options.json, outcomes, {"kind": "graph", "seed": seed, "each": options.runs})
     wrong = [one for one in outcomes if faulty(one)]
     for one in wrong[:5]:
         print(one.world, one.task, one.model, one.at, one.residue[:4], one.told, sep="\n  ")
@@ -168,6 +177,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("world", nargs="*", choices=[*worlds(), []])
     parser.add_argument("--runs", type=int, default=20, help="runs of each fault")
     parser.add_argument("--seed", type=int)
+    parser.add_argument("--json", metavar="FILE", help="write every outcome")
     return parser
 
 

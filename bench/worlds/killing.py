@@ -22,8 +22,7 @@ from typing import Any
 from agent_saga import RecoveryDaemon, SagaAborted
 from bench.worlds.declaring import Declared, User
 from bench.worlds.faults import Died, Struck
-from bench.worlds.outcome import Outcome, Seen, Told, judged, let_through
-from bench.worlds.plans import Left
+from bench.worlds.outcome import Outcome, Seen, Told, judged, seen
 from bench.worlds.running import told
 from bench.worlds.world import Args, Task, World, WorldError
 
@@ -43,6 +42,14 @@ class Remote:
     def aside(self, tool: str, /, **args: Any) -> Any:
         """Make a call of an inverse, a prober or a look."""
         return self._asked("aside", tool, args)
+
+    def undoing(self, step: str) -> None:
+        """Say that an inverse of a step begins."""
+        self._asked("undoing", step, {})
+
+    def undone(self, step: str, *, well: bool, again: bool) -> None:
+        """Say that an inverse of a step is over."""
+        self._asked("undone", step, {"well": well, "again": again})
 
     def told(self, **what: Any) -> None:
         """Tell the holder something that it does not answer to."""
@@ -67,33 +74,22 @@ def run_killed(world: World, task: Task, model: str, at: int, *, present: bool =
         present: somebody answers when the gate asks.
     """
     place = world.open(task)
-    struck = Struck(place, model, at)
+    struck = Struck(world, place, model, at)
     with tempfile.TemporaryDirectory(prefix="agent-saga-worlds-") as folder:
         wal = os.path.join(folder, "agent-saga.wal")  # noqa: PTH118 - a log's path is a text
         first = _serve(struck, lambda line: _agent(world, task, Remote(line), wal, present=present))
-        first["traces"] = [*first.get("traces", []), *_left(world, struck)]
         if "clean" in first:  # it ended by itself: refused, or done before the call
             end = Told(first["failed"], first["clean"], first["refused"], first["summary"])
             return judged(world, task, (model, at), place, end, _seen(world, struck, first))
         session = first.get("session", {})
         second = _serve(struck, lambda line: _daemon(world, task, Remote(line), wal, session))
     end = Told(True, second["clean"], "", second["summary"])
-    traces = first["traces"] + second["traces"]
-    return judged(
-        world, task, (model, at), place, end, _seen(world, struck, second | {"traces": traces})
-    )
-
-
-def _left(world: World, struck: Struck) -> list[str]:
-    """Return what the calls that nobody takes back leave behind; counted where the world is."""
-    rows = [(world.plan(call.tool), call.args) for call in struck.made]
-    return [path for row, args in rows if isinstance(row, Left) for path in row.trace(args)]
+    return judged(world, task, (model, at), place, end, _seen(world, struck, second))
 
 
 def _seen(world: World, struck: Struck, told_of: dict[str, Any]) -> Seen:
-    kept = let_through(world, struck.made, told_of["standing"])
-    traces, answers = told_of["traces"], told_of["answers"]
-    return Seen(struck.struck, struck.effects, traces, answers, kept)
+    parts = (told_of[key] for key in ("traces", "answers", "standing"))
+    return seen(world, struck, *parts)
 
 
 def _serve(struck: Struck, work: Callable[[Connection], None]) -> dict[str, Any]:
@@ -123,7 +119,13 @@ def _answer(struck: Struck, kind: str, tool: str, args: dict[str, Any]) -> tuple
     try:
         if kind == "agent":
             return "", struck.agent(tool, args)
-        return "", struck.aside(tool, **args)
+        if kind == "aside":
+            return "", struck.aside(tool, **args)
+        if kind == "undoing":
+            struck.undoing(tool)
+        else:
+            struck.undone(tool, **args)
+        return "", None
     except WorldError as error:
         return str(error) or "error", None
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from bench.worlds.faults import NEIGHBOUR, SUCCEEDS
 from bench.worlds.outcome import Outcome
 
 _Z = 1.959964
@@ -41,6 +42,12 @@ class Share:
         half = _Z / (1 + _Z**2 / n) * math.sqrt(p * (1 - p) / n + _Z**2 / (4 * n * n))
         return 100 * max(0.0, middle - half), 100 * min(1.0, middle + half)
 
+    @property
+    def short(self) -> str:
+        """The share and its interval in few signs."""
+        low, high = self.interval
+        return f"{self.percent:.1f} ({low:.0f}-{high:.0f})" if self.whole else "-"
+
     def __str__(self) -> str:
         low, high = self.interval
         return f"{self.percent:.1f} % ({low:.1f} to {high:.1f})"
@@ -51,41 +58,60 @@ class Row:
     """The figures of one group of runs.
 
     Attributes:
-        runs: how many.
+        runs: how many were drawn.
+        met: those whose fault struck; the others were refused before it and count nowhere below
+            but in `false_clean`, `doubles`, `refused` and `cost`.
         exact: the world is exactly what it has to be.
         declared: it is, but for what was declared.
         false_clean: reported clean, though it is not.
         false_dirty: reported as standing, though nothing does.
         doubles: effects too many.
+        repeats: the same of calls that are declared to harm nobody.
         settled: lost answers that a prober could tell about, of those that any could.
         refused: runs that the gate ended.
+        cost: refused runs that would have ended well, of those that would have.
+        collateral: runs whose undoing changed what another saga had made, of those beside one.
     """
 
     runs: int
+    met: int
     exact: Share
     declared: Share
     false_clean: Share
     false_dirty: Share
     doubles: int
+    repeats: int
     settled: Share
     refused: Share
+    cost: Share
+    collateral: Share
 
 
 def row(outcomes: Iterable[Outcome]) -> Row:
     """Count a group of runs."""
     runs = list(outcomes)
-    whole = len(runs)
+    met = [one for one in runs if one.met]
     lost = [one for one in runs if one.lost]
+    well = [one for one in runs if one.model in SUCCEEDS]
+    beside = [one for one in runs if one.model == NEIGHBOUR]
     return Row(
-        whole,
-        Share(sum(one.exact for one in runs), whole),
-        Share(sum(one.declared for one in runs), whole),
-        Share(sum(one.false_clean for one in runs), whole),
-        Share(sum(one.false_dirty for one in runs), whole),
+        len(runs),
+        len(met),
+        _share(met, lambda one: one.exact),
+        _share(met, lambda one: one.declared),
+        _share(runs, lambda one: one.false_clean),
+        _share(met, lambda one: one.false_dirty),
         sum(one.doubles for one in runs),
-        Share(sum(one.settled for one in lost), len(lost)),
-        Share(sum(bool(one.refused) for one in runs), whole),
+        sum(one.repeats for one in runs),
+        _share(lost, lambda one: one.settled),
+        _share(runs, lambda one: bool(one.refused)),
+        _share(well, lambda one: one.cost),
+        _share(beside, lambda one: bool(one.collateral)),
     )
+
+
+def _share(runs: list[Outcome], holds: Callable[[Outcome], bool]) -> Share:
+    return Share(sum(holds(one) for one in runs), len(runs))
 
 
 def grouped(outcomes: Iterable[Outcome]) -> dict[tuple[str, str], Row]:

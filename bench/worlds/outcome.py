@@ -8,6 +8,9 @@ from functools import cache
 from typing import Any
 
 from bench.worlds import judging, plans
+from bench.worlds.faults import NONE, Lasting, Struck
+from bench.worlds.standing import laid_over
+from bench.worlds.traces import Trace
 from bench.worlds.world import GoldCall, Place, Task, World, WorldError
 
 
@@ -17,17 +20,22 @@ class Outcome:
 
     Attributes:
         world, task, model, at, tool: what was run, and which call was struck how.
+        met: the fault struck; a run that was refused before it says nothing about it.
         refused: what the gate refused, and why; empty if nothing.
+        cost: it was refused, and would have ended well.
         failed: the run failed and was undone; False for one that went on and committed.
         clean: the report says clean.
         exact: the world is what it has to be: the start and what a human let through after a
             failure, the result of an undisturbed run after success.
         declared: it is, but for what was declared.
-        doubles: how often too often the struck call changed the world.
+        stands: a call that nothing takes back had an effect, and the run failed.
+        doubles: how often too often the struck call changed the world, or an inverse ran.
+        repeats: the same of a call that is declared to harm nobody.
         lost: a prober that can see the effect was asked for it.
         settled: it could tell.
         residue: undeclared differences.
         told: the report.
+        collateral: how much of what another saga made was changed by undoing this one.
     """
 
     world: str
@@ -35,26 +43,34 @@ class Outcome:
     model: str
     at: int
     tool: str
+    met: bool
     refused: str
+    cost: bool
     failed: bool
     clean: bool
     exact: bool
     declared: bool
+    stands: bool
     doubles: int
+    repeats: int
     lost: bool
     settled: bool
     residue: list[str] = field(default_factory=list)
     told: str = ""
+    collateral: int = 0
 
     @property
     def false_clean(self) -> bool:
-        """The report says clean, and the world differs beyond what was declared."""
-        return self.clean and not self.declared
+        """The report says clean, and the world differs beyond what was declared.
+
+        What a human let through is no surprise, but after a failed run it is not clean either.
+        """
+        return self.clean and (not self.declared or self.stands)
 
     @property
     def false_dirty(self) -> bool:
         """The report says something stands, and the world is as it was."""
-        return not self.clean and self.exact
+        return not self.clean and self.exact and not self.stands
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -89,27 +105,57 @@ class Seen:
         traces: what was declared to be left behind.
         answers: for each question to a prober, whether it could tell.
         kept: what a human let through although nothing takes it back; it stands.
+        made: the agent's calls that reached the world.
+        undone_again: how many inverses ran too often.
+        would_succeed: had nothing been refused, the run would have ended well.
     """
 
     tool: str
     effects: int
-    traces: list[str]
+    traces: list[Trace]
     answers: list[bool]
-    kept: tuple[GoldCall, ...] = ()
+    kept: tuple[Lasting, ...] = ()
+    made: tuple[GoldCall, ...] = ()
+    undone_again: int = 0
+    would_succeed: bool = False
+
+
+def seen(
+    world: World,
+    struck: Struck,
+    traces: Sequence[Trace],
+    answers: list[bool],
+    standing: Sequence[GoldCall],
+) -> Seen:
+    """Return what was seen of a run.
+
+    Args:
+        world: what was run.
+        struck: where.
+        traces: what its inverses were declared to leave.
+        answers: for each question to a prober, whether it could tell.
+        standing: the calls whose inverses found that they stand.
+    """
+    kept = let_through(world, struck.lasting, standing)
+    made, again = tuple(struck.made), struck.undone_again
+    return Seen(struck.struck, struck.effects, list(traces), answers, kept, made, again)
 
 
 def let_through(
-    world: World, made: Sequence[GoldCall], standing: Sequence[GoldCall]
-) -> tuple[GoldCall, ...]:
+    world: World, lasting: Sequence[Lasting], standing: Sequence[GoldCall]
+) -> tuple[Lasting, ...]:
     """Return which calls a human let through although nothing takes them back.
 
     Args:
         world: what was run.
-        made: the calls that reached it, in order.
-        standing: those of them whose inverses found that they stand.
+        lasting: the calls that nothing could take back when they were made, in order.
+        standing: the calls whose inverses found that they stand.
     """
-    lasting = [call for call in made if isinstance(world.plan(call.tool), plans.Final)]
-    return tuple(call for call in made if call in lasting or call in standing)
+    return tuple(
+        one
+        for one in lasting
+        if isinstance(world.plan(one.call.tool), plans.Final) or one.call in standing
+    )
 
 
 def judged(
@@ -125,29 +171,52 @@ def judged(
         told: what the library told.
         seen: what was seen beside it.
     """
-    if not told.failed:
-        wanted = undisturbed(world, task)
-    else:
-        wanted = _after(world, task, seen.kept) if seen.kept else started(world, task)
+    start = started(world, task)
+    traces = [*seen.traces, *_left(world, task, seen.made, again=not told.failed)]
+    changes = [change for one in seen.kept for change in one.changes]
+    wanted = laid_over(start, changes) if told.failed else undisturbed(world, task)
     found = list(judging.differences(wanted, place.snapshot()))
-    residue = judging.undeclared(found, seen.traces)
+    residue = judging.undeclared(found, traces, start)
     once = bool(seen.tool) and isinstance(world.plan(seen.tool), plans.Write | plans.Final)
+    too_many = max(0, seen.effects - 1)
     return Outcome(
         world.name,
         task.name,
         *fault,
         seen.tool,
+        bool(seen.tool) or (fault[0] == NONE and not told.refused),
         told.refused,
+        bool(told.refused) and seen.would_succeed,
         told.failed,
         told.clean,
         not found,
         not residue,
-        max(0, seen.effects - 1) if once else 0,
+        told.failed and bool(changes),
+        seen.undone_again + (too_many if once else 0),
+        0 if once else too_many,
         bool(seen.answers),
         True in seen.answers,
         residue,
         told.summary,
     )
+
+
+def _left(world: World, task: Task, made: Sequence[GoldCall], *, again: bool) -> list[Trace]:
+    """Return what calls leave that nobody takes back, and the task wants.
+
+    Args:
+        world: what was run.
+        task: what the user wants; what other calls leave is excused by nothing.
+        made: the calls that reached the world.
+        again: only of those that were made more often than the task wants.
+    """
+    calls = [call for call in made if call in task.calls]
+    if again:
+        for call in task.calls:
+            if call in calls:
+                calls.remove(call)
+    rows = [(world.plan(call.tool), call.args) for call in calls]
+    return [trace for row, args in rows if isinstance(row, plans.Left) for trace in row.trace(args)]
 
 
 @cache

@@ -8,6 +8,10 @@ Rules of this part:
 - Each gets what it has a place for: actions, and an inverse where the table has one, with the look
   that was taken before. None has a place for a prober or for a call that must be refused, so none
   gets them.
+- A false clean is split: where nothing would differ but for calls that nothing takes back, a guard
+  before the call was missing, which none of them claims to be; the rest is the undoing: a lost
+  answer, or an inverse that is not looked at. Ours runs twice: with nobody to approve, where the
+  gate ends runs, and with a user who approves all, where nothing is refused and both undo the same.
 - It is judged by what its result tells a user: "clean" is a failed run in which no undo is reported
   as failed. None of them claims to look at the world; the world is what the user gets.
 - One that is not installed is skipped with a word. Each may have an environment of its own: a seed
@@ -26,6 +30,7 @@ import random
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -36,6 +41,8 @@ from bench.worlds.faults import GaveUp, Struck
 from bench.worlds.measures import Share
 from bench.worlds.outcome import started
 from bench.worlds.running import Run
+from bench.worlds.standing import laid_over
+from bench.worlds.traces import Trace
 from bench.worlds.world import GoldCall, Task, World, WorldError
 
 Step = tuple[str, Callable[[], Any], Callable[[Any], None] | None]
@@ -147,7 +154,8 @@ PEERS: dict[str, Peer] = {
     "sagaz": sagaz,
 }
 OURS = "agent-saga"
-PACKAGES = {OURS: "agent-saga-core", "latch": "latch-idempotent"}
+APPROVED = "agent-saga, all approved"
+PACKAGES = {OURS: "agent-saga-core", APPROVED: "agent-saga-core", "latch": "latch-idempotent"}
 """The packages of those that are not called as they are."""
 
 
@@ -161,13 +169,14 @@ def main(arguments: list[str]) -> int:
     for name in options.world or ("bfcl", "dojo-banking"):
         world = worlds()[name]()
         runs = _drawn(world, options.runs, random.Random(f"{seed} {name}"))
-        for who in options.who or (*PEERS, OURS):
-            if who != OURS and importlib.util.find_spec(who) is None:
+        for who in options.who or (*PEERS, OURS, APPROVED):
+            if who in PEERS and importlib.util.find_spec(who) is None:
                 print(f"{name:16} {who:12} skipped: it is not installed")
                 continue
             told.append(_tell(name, who, [_one_run(world, *one, who) for one in runs]))
     if options.json:
-        Path(options.json).write_text(json.dumps(told, indent=1), "utf-8")
+        kept = {"kind": "peers", "seed": seed, "peers": told}
+        Path(options.json).write_text(json.dumps(kept, indent=1), "utf-8")
     return 0
 
 
@@ -181,45 +190,78 @@ def _drawn(world: World, count: int, rng: random.Random) -> list[tuple[Task, str
     return drawn
 
 
-def _tell(world: str, who: str, ends: list[tuple[bool, bool, bool]]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class End:
+    """How one run ended.
+
+    Attributes:
+        exact: the world is what it was.
+        declared: it is, but for what was declared.
+        clean: what the result tells a user.
+        guarded: it is, but for calls that nothing takes back.
+        refused: the run was ended by a guard.
+        false: clean, and not so.
+    """
+
+    exact: bool
+    declared: bool
+    clean: bool
+    guarded: bool
+    refused: bool
+    false: bool
+
+
+def _tell(world: str, who: str, ends: list[End]) -> dict[str, Any]:
+    counted = {
+        "exact": sum(one.exact for one in ends),
+        "clean": sum(one.clean for one in ends),
+        "false_clean": sum(one.false for one in ends),
+        "guard": sum(one.false and one.guarded for one in ends),
+        "undo": sum(one.false and not one.guarded for one in ends),
+        "refused": sum(one.refused for one in ends),
+    }
     whole = len(ends)
-    exact = Share(sum(one[0] for one in ends), whole)
-    clean = Share(sum(one[2] for one in ends), whole)
-    false_clean = Share(sum(one[2] and not one[1] for one in ends), whole)
+    exact, false = Share(counted["exact"], whole), Share(counted["false_clean"], whole)
     print(
-        f"{world:16} {who:12} {whole:4} failed runs: restored exactly {exact}, "
-        f"told as clean {clean.percent:.1f} %, falsely {false_clean}",
+        f"{world:16} {who:24} {whole:4} failed runs: restored exactly {exact}, "
+        f"told as clean {counted['clean']}, falsely {false}: missing guard {counted['guard']}, "
+        f"undo {counted['undo']}; refused {counted['refused']}",
         flush=True,
     )
-    counted = {"exact": exact.part, "clean": clean.part, "false_clean": false_clean.part}
     version = metadata.version(PACKAGES.get(who, who))
     return {"world": world, "who": who, "version": version, "runs": whole, **counted}
 
 
-def _one_run(world: World, task: Task, model: str, at: int, who: str) -> tuple[bool, bool, bool]:
-    if who != OURS:
+def _one_run(world: World, task: Task, model: str, at: int, who: str) -> End:
+    if who in PEERS:
         return _peer_run(world, task, model, at, PEERS[who])
-    one = Run(world, task, model, at).outcome()
-    return one.exact, one.declared, one.clean
+    one = Run(world, task, model, at, present=who == APPROVED).outcome()
+    verdict = (one.exact and not one.stands, one.declared and not one.stands, one.clean)
+    return End(*verdict, one.declared, bool(one.refused), one.false_clean)
 
 
-def _peer_run(world: World, task: Task, model: str, at: int, run: Peer) -> tuple[bool, bool, bool]:
+def _peer_run(world: World, task: Task, model: str, at: int, run: Peer) -> End:
     place = world.open(task)
-    struck = Struck(place, model, at)
-    traces: list[str] = []
+    struck = Struck(world, place, model, at)
+    traces: list[Trace] = []
     steps = [_step(world, struck, call, traces) for call in task.calls[: at + 1]]
     steps.append(("end", _give_up, None))
     with contextlib.redirect_stdout(sys.stderr):
         clean = run(steps)
-    found = list(judging.differences(started(world, task), place.snapshot()))
-    return not found, not judging.undeclared(found, traces), clean
+    start, now = started(world, task), place.snapshot()
+    found = list(judging.differences(start, now))
+    declared = not judging.undeclared(found, traces, start)
+    changes = [change for one in struck.lasting for change in one.changes]
+    beyond = judging.differences(laid_over(start, changes), now)
+    guarded = bool(changes) and not judging.undeclared(beyond, traces, start)
+    return End(not found, declared, clean, guarded, False, clean and not declared)
 
 
 def _give_up() -> None:
     raise GaveUp
 
 
-def _step(world: World, struck: Struck, call: GoldCall, traces: list[str]) -> Step:
+def _step(world: World, struck: Struck, call: GoldCall, traces: list[Trace]) -> Step:
     plan = world.plan(call.tool)
     seen: list[Any] = []
 
@@ -244,7 +286,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.worlds.peers", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("world", nargs="*", choices=[*worlds(), []])
-    parser.add_argument("--who", action="append", choices=[*PEERS, OURS], help="only these")
+    parser.add_argument(
+        "--who", action="append", choices=[*PEERS, OURS, APPROVED], help="only these"
+    )
     parser.add_argument("--runs", type=int, default=150, help="runs of each fault")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--json", metavar="FILE", help="write the figures")

@@ -5,28 +5,23 @@ Rules of this part:
 - A row uses only the world's own tools, as whoever integrates it could. Nothing here reads a
   snapshot.
 - `Read` changes nothing. `Left` changes something that nobody would miss or mind, and says what.
-  `Write` can be undone. `Final` cannot: a human is asked before it, and here nobody answers.
-- What an inverse leaves behind is declared before the run, as paths into the state. A difference
-  outside of it is a fault of ours.
+  `Write` can be undone. `Final` cannot: a human is asked before it.
+- What an inverse leaves behind is declared as `traces`, one for each difference, with the arguments
+  and the result of its own step in it. A difference outside of it is a fault of ours.
 - `look` reads what a call will change. `effect` compares two looks and says whether the call
-  happened, and with what result: that is the prober.
+  happened, and with what result: that is the prober, of a call that can be undone and of one that
+  cannot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from typing import Final as Constant
 
+from bench.worlds.traces import Traces
 from bench.worlds.world import Args, Tools
-
-Trace = Sequence[str]
-"""Paths into the state, as `judging` names differences: parts joined by "/".
-
-"*" stands for any one part, "**" for any rest; "+" and "-" come before what was added and removed.
-"?field=value" at the end says what an added thing must look like.
-"""
 
 
 class Missing:
@@ -48,28 +43,46 @@ class Read:
 
 @dataclass(frozen=True)
 class Left:
-    """The tool changes something that nobody would miss; `trace` says what."""
+    """The tool changes something that nobody would miss.
 
-    trace: Callable[[Args], Trace]
+    Attributes:
+        trace: says what.
+        named: only where the user named it; a human is asked about any other.
+    """
 
-
-@dataclass(frozen=True)
-class Final:
-    """Nothing can take the tool's effect back."""
-
-    reason: str
+    trace: Callable[[Args], Traces]
+    named: bool = False
 
 
 def _changed(args: Args, before: Any, now: Any) -> Any:
     return MISSING if before == now else None
 
 
-def _nothing(args: Args, before: Any, result: Any) -> Trace:
+def _nothing(args: Args, before: Any, result: Any) -> Traces:
     return ()
 
 
 def _can(args: Args, before: Any) -> str:
     return ""
+
+
+def leave(tools: Tools, args: Args, before: Any, result: Any) -> None:
+    """Do nothing: no tool takes it back, and what is left is declared and harms nobody."""
+
+
+@dataclass(frozen=True)
+class Final:
+    """Nothing can take the tool's effect back.
+
+    Attributes:
+        reason: why not.
+        look: reads what the call will change; None if no tool shows it.
+        effect: compares the look before with one of now: the result, MISSING or UNCLEAR.
+    """
+
+    reason: str
+    look: Callable[[Tools, Args], Any] | None = None
+    effect: Callable[[Args, Any, Any], Any] = _changed
 
 
 @dataclass(frozen=True)
@@ -84,18 +97,24 @@ class Write:
         needs: says from the look why the call could not be undone now; "" when it could.
         restores: after the inverse a look shows what it showed before; it is looked at.
         visible: some tool shows the effect, so that a lost answer can be settled.
-        harmless: the inverse needs no result and does no harm where nothing happened; so does the
-            call itself when it is repeated.
+        harmless: the inverse needs no result and does no harm where nothing happened.
+        again: the call itself does no harm when it is repeated.
     """
 
     look: Callable[[Tools, Args], Any]
     undo: Callable[[Tools, Args, Any, Any], None]
     effect: Callable[[Args, Any, Any], Any] = _changed
-    trace: Callable[[Args, Any, Any], Trace] = _nothing
+    trace: Callable[[Args, Any, Any], Traces] = _nothing
     needs: Callable[[Args, Any], str] = _can
     restores: bool = True
     visible: bool = True
     harmless: bool = False
+    again: bool = False
+
+    @property
+    def always(self) -> bool:
+        """It can always be undone."""
+        return self.needs is _can
 
 
 Plan = Read | Left | Final | Write

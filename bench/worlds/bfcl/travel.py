@@ -10,8 +10,9 @@ from typing import Any
 from typing import Final as Constant
 
 from bench.worlds import plans
-from bench.worlds.plans import MISSING, UNCLEAR, Final, Left, Read, Trace, Write
-from bench.worlds.world import Args, Tools
+from bench.worlds.plans import MISSING, UNCLEAR, Final, Read, Write, leave
+from bench.worlds.traces import Traces, added, changed, if_there, removed
+from bench.worlds.world import Args, Tools, WorldError
 
 _SESSION: Constant = (
     *("access_token", "token_type", "token_expires_in", "token_scope"),
@@ -46,24 +47,86 @@ def _cancel(tools: Tools, args: Args, before: Any, result: Any) -> None:
 
 
 def _book_again(tools: Tools, args: Args, before: Any, result: Any) -> None:
-    old = before[args["booking_id"]]
+    old = before["bookings"][args["booking_id"]]
     flight = {field: old[field] for field in _FLIGHT}
     tools("book_flight", access_token=args["access_token"], **flight)
 
 
-def _other_booking(args: Args, before: Any, result: Any) -> Trace:
-    """The same flight under another number; its price is that of today."""
-    cards = "TravelAPI/credit_card_list/*/balance"
-    old = f"TravelAPI/booking_record/-/{args['booking_id']}"
-    return (old, "TravelAPI/booking_record/+/*", cards)
+def _other_booking(args: Args, before: Any, result: Any) -> Traces:
+    """The same flight under another number, at the same price; see `_same_price`."""
+    place, old = f"TravelAPI/booking_record/{args['booking_id']}", before["bookings"]
+    flight = {field: old[args["booking_id"]][field] for field in (*_FLIGHT, "travel_cost")}
+    again = added("TravelAPI/booking_record/*", must=True, **flight)
+    return if_there(place, removed(place), again)
+
+
+def _bookings_and_price(tools: Tools, args: Args) -> Any:
+    """Return the bookings, and what the flight of this one costs today."""
+    bookings = _bookings(tools, args)
+    booking = bookings.get(args["booking_id"])
+    if booking is None or any(field not in booking for field in _FLIGHT):
+        return {"bookings": bookings, "price": None}
+    flight = {field: booking[field] for field in _FLIGHT if field != "card_id"}
+    try:
+        cost = tools("get_flight_cost", **flight)["travel_cost_list"]
+    except WorldError:
+        return {"bookings": bookings, "price": None}
+    return {"bookings": bookings, "price": cost[0]}
+
+
+def _same_price(args: Args, before: Any) -> str:
+    booking = before["bookings"].get(args["booking_id"])
+    if booking is None:
+        return ""  # the call itself will be answered with an error
+    same = before["price"] is not None and before["price"] == booking.get("travel_cost")
+    return "" if same else "the flight cannot be had again at the price that was paid"
+
+
+def _booking_gone(args: Args, before: Any, now: Any) -> Any:
+    return MISSING if before["bookings"] == now["bookings"] else {"cancel_status": True}
+
+
+def _status(tools: Tools, args: Args) -> Any:
+    return tools("travel_get_login_status")
+
+
+def _token_unseen(args: Args, before: Any, now: Any) -> Any:
+    """No tool shows the token; a repeated call would make another and end the first."""
+    return UNCLEAR
+
+
+def _session(args: Args, before: Any, result: Any) -> Traces:
+    return [changed(f"TravelAPI/{field}") for field in _SESSION]
+
+
+def _cards(tools: Tools, args: Args) -> Any:
+    return list(tools("get_all_credit_cards")["credit_card_list"])
+
+
+def _registered(args: Args, before: Any, now: Any) -> Any:
+    fresh = [card for card in now if card not in before]
+    return {"card_id": fresh[0]} if fresh else MISSING
+
+
+def _balance(tools: Tools, args: Args) -> Any:
+    card = {key: args[key] for key in ("access_token", "card_id")}
+    return tools("get_credit_card_balance", **card)["card_balance"]
 
 
 TABLE: Constant[dict[str, plans.Plan]] = {
-    "authenticate_travel": Left(lambda args: tuple(f"TravelAPI/{field}" for field in _SESSION)),
+    "authenticate_travel": Write(
+        *(_status, leave, _token_unseen, _session),
+        restores=False,
+        visible=False,
+        harmless=True,
+    ),
     "book_flight": Write(_bookings, _cancel, _booked),
-    "cancel_booking": Write(_bookings, _book_again, trace=_other_booking, restores=False),
-    "register_credit_card": Final("no tool removes a card"),
-    "purchase_insurance": Final("no tool cancels an insurance"),
+    "cancel_booking": Write(
+        *(_bookings_and_price, _book_again, _booking_gone, _other_booking, _same_price),
+        restores=False,
+    ),
+    "register_credit_card": Final("no tool removes a card", _cards, _registered),
+    "purchase_insurance": Final("no tool cancels an insurance", _balance),
     "set_budget_limit": Final("no tool reads the limit that it replaces"),
     **dict.fromkeys(
         (

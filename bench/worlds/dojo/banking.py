@@ -37,10 +37,18 @@ def _set_person(tools: Tools, args: Args, before: Any, result: Any) -> None:
     tools("update_user_info", **before)
 
 
+def _sent(tools: Tools, args: Args) -> Any:
+    return [item["id"] for item in tools("get_most_recent_transactions", n=1000)]
+
+
+def _orders(tools: Tools, args: Args) -> Any:
+    return [item["id"] for item in tools("get_scheduled_transactions")]
+
+
 TABLE: Constant[dict[str, plans.Plan]] = {
     "update_scheduled_transaction": Write(_order, _set_order, needs=_can_set),
     "update_user_info": Write(_person, _set_person),
-    "send_money": Final("no tool calls money back"),
-    "schedule_transaction": Final("no tool cancels a standing order"),
+    "send_money": Final("no tool calls money back", _sent),
+    "schedule_transaction": Final("no tool cancels a standing order", _orders),
     "update_password": Final("no tool reads the old password"),
 }

@@ -11,10 +11,11 @@ from typing import Any
 from typing import Final as Constant
 
 from bench.worlds import plans
-from bench.worlds.plans import MISSING, UNCLEAR, Final, Left, Trace, Write
+from bench.worlds.plans import MISSING, UNCLEAR, Final, Left, Write
+from bench.worlds.traces import Traces, added, changed
 from bench.worlds.world import Args, Tools, WorldError
 
-_MAILS: Constant = "inbox/emails/+/*"
+_MAILS: Constant = "inbox/emails/*"
 
 
 def _day(tools: Tools, args: Args) -> Any:
@@ -37,8 +38,14 @@ def _alone(args: Args, before: Any) -> str:
     return "others are invited by mail" if args.get("participants") else ""
 
 
-def _cancelled(args: Args, before: Any, result: Any) -> Trace:
-    return (f"calendar/events/+/{result['id_']}?status=canceled", _MAILS)
+def _cancelled(args: Args, before: Any, result: Any) -> Traces:
+    """The cancelled event, and the two mails that the user alone gets of it."""
+    title = args["title"]
+    return (
+        added(f"calendar/events/{result['id_']}", must=True, title=title, status="canceled"),
+        added(_MAILS, must=True, subject=f"Invitation: {title}"),
+        added(_MAILS, must=True, subject=f"Canceled: '{title}'"),
+    )
 
 
 def _files(tools: Tools, args: Args) -> Any:
@@ -75,23 +82,43 @@ def _move_back(tools: Tools, args: Args, before: Any, result: Any) -> None:
     )
 
 
-def _mails(args: Args, before: Any, result: Any) -> Trace:
-    return (_MAILS,)
+def _mails(args: Args, before: Any, result: Any) -> Traces:
+    """A mail of each of both moves, to the user alone; the world does not fill the title in."""
+    return [added(_MAILS, must=True, subject="Rescheduled: '{event.title}'")] * 2
+
+
+def _state(tools: Tools, args: Args) -> Any:
+    found = tools("search_calendar_events", query="")
+    same = [item for item in found if item["id_"] == args["event_id"]]
+    return {key: same[0][key] for key in ("status", "participants")} if same else None
+
+
+def _content(tools: Tools, args: Args) -> Any:
+    file = tools("get_file_by_id", file_id=args["file_id"])
+    return {key: file[key] for key in ("content", "shared_with")}
+
+
+def _mail(tools: Tools, args: Args) -> Any:
+    return [item["id_"] for item in tools("get_sent_emails")]
+
+
+def _inbox(tools: Tools, args: Args) -> Any:
+    return sorted(item["id_"] for item in tools("search_emails", query=""))
 
 
 TABLE: Constant[dict[str, plans.Plan]] = {
     "create_calendar_event": Write(_day, _cancel, _created, _cancelled, _alone, restores=False),
     "reschedule_calendar_event": Write(_event, _move_back, trace=_mails, needs=_only_mine),
-    "cancel_calendar_event": Final("no tool reopens an event"),
-    "add_calendar_event_participants": Final("no tool takes participants out"),
+    "cancel_calendar_event": Final("no tool reopens an event", _state),
+    "add_calendar_event_participants": Final("no tool takes participants out", _state),
     "create_file": Write(_files, _delete_file, _created),
-    "delete_file": Final("a file that is made again is another one"),
-    "append_to_file": Final("no tool shortens a file"),
-    "share_file": Final("no tool withdraws a share"),
-    "send_email": Final("no tool calls a mail back"),
-    "delete_email": Final("no tool takes a mail out of the trash"),
-    "get_unread_emails": Left(lambda args: ("inbox/emails/*/read",)),
-    "reserve_hotel": Final("no tool cancels a reservation"),
-    "reserve_restaurant": Final("no tool cancels a reservation"),
-    "reserve_car_rental": Final("no tool cancels a reservation"),
+    "delete_file": Final("a file that is made again is another one", _files),
+    "append_to_file": Final("no tool shortens a file", _content),
+    "share_file": Final("no tool withdraws a share", _content),
+    "send_email": Final("no tool calls a mail back", _mail),
+    "delete_email": Final("no tool takes a mail out of the trash", _inbox),
+    "get_unread_emails": Left(lambda args: [changed("inbox/emails/*/read", True)]),
+    "reserve_hotel": Final("no tool cancels a reservation; none shows one"),
+    "reserve_restaurant": Final("no tool cancels a reservation; none shows one"),
+    "reserve_car_rental": Final("no tool cancels a reservation; none shows one"),
 }

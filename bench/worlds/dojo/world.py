@@ -67,6 +67,12 @@ class Dojo:
                 tasks.append(Task(self.name, name, calls, self._suite))
         return tasks
 
+    def unrecorded(self) -> int:
+        """Return how many tasks come without a recorded call, or with calls inside of calls."""
+        suite = get_suite(_VERSION, self._suite)
+        found = suite.injection_tasks if self._rogue else suite.user_tasks
+        return len(found) - len(self.tasks())
+
     def open(self, task: Task) -> DojoPlace:
         """Return a fresh environment."""
         return DojoPlace(self._suite)

@@ -6,7 +6,8 @@ from typing import Any
 from typing import Final as Constant
 
 from bench.worlds import plans
-from bench.worlds.plans import MISSING, UNCLEAR, Final, Trace, Write
+from bench.worlds.plans import MISSING, UNCLEAR, Final, Write
+from bench.worlds.traces import Traces, added
 from bench.worlds.world import Args, Tools
 
 
@@ -26,9 +27,12 @@ def _cancel(tools: Tools, args: Args, before: Any, result: Any) -> None:
     tools("update_task_status", task_id=result["task_id"], status="cancelled")
 
 
-def _cancelled(args: Args, before: Any, result: Any) -> Trace:
-    task = result["task_id"]
-    return (f"tasks/+/{task}?status=cancelled", f"users/{args['user_id']}/tasks/+/*")
+def _cancelled(args: Args, before: Any, result: Any) -> Traces:
+    task, title = result["task_id"], args["title"]
+    return (
+        added(f"tasks/{task}", must=True, title=title, status="cancelled"),
+        added(f"users/{args['user_id']}/tasks/*", task, must=True),
+    )
 
 
 TABLE: Constant[dict[str, plans.Plan]] = {

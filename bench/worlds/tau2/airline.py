@@ -11,7 +11,8 @@ from typing import Any
 from typing import Final as Constant
 
 from bench.worlds import plans
-from bench.worlds.plans import MISSING, UNCLEAR, Final, Trace, Write
+from bench.worlds.plans import MISSING, UNCLEAR, Final, Write
+from bench.worlds.traces import Traces, added, grew
 from bench.worlds.world import Args, Tools, WorldError
 
 
@@ -38,12 +39,20 @@ def _by_card(args: Args, before: Any) -> str:
     return f"cancelling does not give money back to a {gone[0]}" if gone else ""
 
 
-def _cancelled(args: Args, before: Any, result: Any) -> Trace:
+def _cancelled(args: Args, before: Any, result: Any) -> Traces:
     booking, user = result["reservation_id"], args["user_id"]
+    paid = [
+        {key: item[key] for key in ("payment_id", "amount")} for item in args["payment_methods"]
+    ]
+    given_back = [{**item, "amount": -item["amount"]} for item in paid]
+    history = paid + given_back
+    flights = [f"db/flights/{one['flight_number']}/dates/{one['date']}" for one in args["flights"]]
+    seats = len(args["passengers"])
+    cancelled = {"user_id": user, "status": "cancelled", "payment_history": history}
     return (
-        f"db/reservations/+/{booking}?status=cancelled",
-        f"db/users/{user}/reservations/+/*",
-        "db/flights/*/dates/*/available_seats/*",
+        added(f"db/reservations/{booking}", must=True, **cancelled),
+        added(f"db/users/{user}/reservations/*", booking, must=True),
+        *[grew(f"{one}/available_seats/{args['cabin']}", -seats) for one in flights],
     )
 
 
@@ -107,12 +116,18 @@ def _set_flights(tools: Tools, args: Args, before: Any, result: Any) -> None:
     )
 
 
-def _payment_lines(args: Args, before: Any, result: Any) -> Trace:
-    return (f"db/reservations/{args['reservation_id']}/payment_history/+/*",)
+def _payment_lines(args: Args, before: Any, result: Any) -> Traces:
+    """What was charged and what was given back, each once."""
+    place = f"db/reservations/{args['reservation_id']}/payment_history/*"
+    return [added(place, payment_id=args["payment_id"])] * 2
 
 
 def _moved(args: Args, before: Any, now: Any) -> Any:
     return MISSING if before["booking"] == now["booking"] else now["booking"]
+
+
+def _methods(tools: Tools, args: Args) -> Any:
+    return sorted(tools("get_user_details", user_id=args["user_id"])["payment_methods"])
 
 
 TABLE: Constant[dict[str, plans.Plan]] = {
@@ -122,6 +137,6 @@ TABLE: Constant[dict[str, plans.Plan]] = {
     "update_reservation_flights": Write(
         _booking_and_fares, _set_flights, _moved, _payment_lines, _same_fares, restores=False
     ),
-    "cancel_reservation": Final("no tool reopens a cancelled booking"),
-    "send_certificate": Final("no tool withdraws a certificate"),
+    "cancel_reservation": Final("no tool reopens a cancelled booking", _booking),
+    "send_certificate": Final("no tool withdraws a certificate", _methods),
 }

@@ -26,12 +26,16 @@ def _change_user_address(tools: Tools, args: Args, before: Any, result: Any) -> 
     tools("modify_user_address", user_id=args["user_id"], **before)
 
 
+def _order(tools: Tools, args: Args) -> Any:
+    return tools("get_order_details", order_id=args["order_id"])
+
+
 TABLE: Constant[dict[str, plans.Plan]] = {
     "modify_pending_order_address": Write(_order_address, _change_order_address),
     "modify_user_address": Write(_user_address, _change_user_address),
-    "cancel_pending_order": Final("no tool reopens a cancelled order"),
-    "exchange_delivered_order_items": Final("no tool takes an exchange back"),
-    "return_delivered_order_items": Final("no tool takes a return back"),
-    "modify_pending_order_items": Final("an order's items can be modified once"),
-    "modify_pending_order_payment": Final("an order's payment can be modified once"),
+    "cancel_pending_order": Final("no tool reopens a cancelled order", _order),
+    "exchange_delivered_order_items": Final("no tool takes an exchange back", _order),
+    "return_delivered_order_items": Final("no tool takes a return back", _order),
+    "modify_pending_order_items": Final("an order's items can be modified once", _order),
+    "modify_pending_order_payment": Final("an order's payment can be modified once", _order),
 }

@@ -12,7 +12,8 @@ from typing import Any
 from typing import Final as Constant
 
 from bench.worlds import plans
-from bench.worlds.plans import Final, Left, Trace, Write
+from bench.worlds.plans import Final, Left, Write
+from bench.worlds.traces import Traces, changed
 from bench.worlds.world import Args, Tools
 
 _READINGS: Constant = (
@@ -27,9 +28,20 @@ _WIFI: Constant = (
 )
 
 
-def _readings(args: Args, before: Any, result: Any) -> Trace:
+def _changed(*paths: str) -> Traces:
+    return [changed(path) for path in paths]
+
+
+_TUNNEL: Constant = {
+    "server_address": "192.168.1.1",
+    "protocol": "OpenVPN",
+    "server_performance": "excellent",
+}
+
+
+def _readings(args: Args, before: Any, result: Any) -> Traces:
     """What the radio measured last."""
-    return _READINGS
+    return _changed(*_READINGS)
 
 
 def _line(tools: Tools, args: Args) -> Any:
@@ -59,9 +71,9 @@ def _was_suspended(args: Args, before: Any) -> str:
     return "" if before["status"] == "Suspended" else "the line was not suspended"
 
 
-def _since(args: Args, before: Any, result: Any) -> Trace:
+def _since(args: Args, before: Any, result: Any) -> Traces:
     """It is suspended since today, and not since it was first."""
-    return ("db/lines/*/suspension_start_date", *_READINGS)
+    return _changed(f"db/lines/{args['line_id']}/suspension_start_date", *_READINGS)
 
 
 def _field(tool: str, name: str) -> Callable[[Tools, Args], Any]:
@@ -100,9 +112,9 @@ def _flight_mode_back(tools: Tools, args: Args, before: Any, result: Any) -> Non
         tools("connect_vpn")
 
 
-def _flight_mode_trace(args: Args, before: Any, result: Any) -> Trace:
+def _flight_mode_trace(args: Args, before: Any, result: Any) -> Traces:
     """Flying cuts the wireless network and the tunnel; the tunnel is opened again by default."""
-    return (*_READINGS, *_WIFI, "phone/device/vpn_details/**")
+    return (*_changed(*_READINGS, *_WIFI), *_tunnel(args, before, result))
 
 
 def _connect(tools: Tools, args: Args, before: Any, result: Any) -> None:
@@ -110,8 +122,11 @@ def _connect(tools: Tools, args: Args, before: Any, result: Any) -> None:
         tools("connect_vpn")
 
 
-def _tunnel(args: Args, before: Any, result: Any) -> Trace:
-    return ("phone/device/vpn_details", "phone/device/vpn_details/**")
+def _tunnel(args: Args, before: Any, result: Any) -> Traces:
+    """The tunnel that a phone opens by itself is always the same one."""
+    place = "phone/device/vpn_details"
+    parts = [changed(f"{place}/{field}", value) for field, value in _TUNNEL.items()]
+    return (changed(place, _TUNNEL), *parts)
 
 
 def _mode_back(tools: Tools, args: Args, before: Any, result: Any) -> None:
@@ -128,15 +143,29 @@ def _access_back(tools: Tools, args: Args, before: Any, result: Any) -> None:
     tools("set_apn_settings", apn_settings=before)
 
 
-def _access_trace(args: Args, before: Any, result: Any) -> Trace:
+def _access_trace(args: Args, before: Any, result: Any) -> Traces:
     """A reset that was asked for earlier is no longer asked for; proxies cannot be read."""
     settings = "phone/device/active_apn_settings"
-    unread = ("reset_at_reboot", "mms_apn", "mms_proxy", "mms_port")
-    return (*_READINGS, *(f"{settings}/{field}" for field in unread))
+    unread = {"reset_at_reboot": False, "mms_apn": "mms", "mms_proxy": None, "mms_port": None}
+    fields = [changed(f"{settings}/{field}", value) for field, value in unread.items()]
+    return (*_changed(*_READINGS), *fields)
 
 
 def _reset_unseen(args: Args, before: Any, now: Any) -> Any:
     return plans.UNCLEAR
+
+
+def _usage(tools: Tools, args: Args) -> Any:
+    line = {key: args[key] for key in ("customer_id", "line_id")}
+    return tools("get_data_usage", **line)["data_refueling_gb"]
+
+
+def _bill(tools: Tools, args: Args) -> Any:
+    return tools("get_details_by_id", id=args["bill_id"])["status"]
+
+
+def _permissions(tools: Tools, args: Args) -> Any:
+    return tools("check_app_permissions", app_name=args["app_name"])
 
 
 TABLE: Constant[dict[str, plans.Plan]] = {
@@ -144,11 +173,13 @@ TABLE: Constant[dict[str, plans.Plan]] = {
     "disable_roaming": Write(_line, _set_roaming, trace=_readings),
     "resume_line": Write(_line, _suspend, trace=_since, needs=_was_suspended),
     "suspend_line": Write(_line, _resume, trace=_readings),
-    "refuel_data": Final("no tool takes data back that was sold"),
-    "send_payment_request": Final("no tool withdraws a request for payment"),
-    "make_payment": Final("no tool pays back"),
-    "grant_app_permission": Final("no tool withdraws a permission"),
-    "reseat_sim_card": Left(lambda args: ("phone/device/sim_card_missing", *_READINGS)),
+    "refuel_data": Final("no tool takes data back that was sold", _usage),
+    "send_payment_request": Final("no tool withdraws a request for payment", _bill),
+    "make_payment": Final("no tool pays back; none shows whether a request was paid"),
+    "grant_app_permission": Final("no tool withdraws a permission", _permissions),
+    "reseat_sim_card": Left(
+        lambda args: (changed("phone/device/sim_card_missing", False), *_changed(*_READINGS))
+    ),
     "toggle_airplane_mode": Write(_flight_mode, _flight_mode_back, trace=_flight_mode_trace),
     "toggle_data": _switch("toggle_data", _field("check_network_status", "Mobile Data Enabled")),
     "toggle_roaming": _switch(
@@ -165,7 +196,13 @@ TABLE: Constant[dict[str, plans.Plan]] = {
     ),
     "disconnect_vpn": Write(_text("check_vpn_status"), _connect, trace=_tunnel, restores=False),
     "reset_apn_settings": Write(
-        _access, _access_back, _reset_unseen, _access_trace, visible=False, harmless=True
+        _access,
+        _access_back,
+        _reset_unseen,
+        _access_trace,
+        visible=False,
+        harmless=True,
+        again=True,
     ),
     "reboot_device": Write(_access, _access_back, trace=_access_trace),
 }

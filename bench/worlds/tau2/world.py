@@ -107,7 +107,9 @@ class Tau2Place:
     def fingerprint(self) -> Any:
         """Return something that differs when the state does."""
         environment = self._environment
-        return environment.get_db_hash(), environment.get_user_db_hash()
+        user = environment.user_tools
+        both = (environment.tools.db, None if user is None else user.db)
+        return tuple(None if one is None else one.model_dump_json() for one in both)
 
 
 @cache
