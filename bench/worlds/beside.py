@@ -5,13 +5,14 @@ Rules of this part:
 - Two calls of a trajectory that follow each other are made by two sagas in one world; the second
   commits, then the first gives up. What the second one made has to be there still.
 - Only calls that do not need each other: the second one changes the same things whether the first
-  was made or not. A call that reads what an unfinished saga wrote is another matter: see
-  `isolation` in the library.
+  was made or not, and does not end the session in which the first has to be undone. A call that
+  reads what an unfinished saga wrote is another matter: see `isolation` in the library.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from agent_saga import SagaAborted
 from bench.worlds import faults, judging, plans
@@ -71,7 +72,25 @@ def independent(world: World, task: Task, at: int) -> bool:
     if faults.lasts(world, mine, lambda tool, /, **args: place.call(tool, args)):
         return False
     alone = _changes(Later(world, task, at).open(task), theirs)
-    return bool(_changes(place, mine)) and bool(alone) and alone == _changes(place, theirs)
+    if not _changes(place, mine) or not alone or alone != _changes(place, theirs):
+        return False
+    return _in_reach(Later(world, task, at).open(task), plan, mine, theirs)
+
+
+def _in_reach(place: Place, plan: plans.Write, mine: GoldCall, theirs: GoldCall) -> bool:
+    """Say whether the first call's inverse still gets answers when the second was made."""
+
+    def tools(tool: str, /, **args: Any) -> Any:
+        return place.call(tool, args)
+
+    look = plan.look(tools, mine.args)
+    result = place.call(mine.tool, mine.args)
+    place.call(theirs.tool, theirs.args)
+    try:
+        plan.undo(tools, mine.args, look, result)
+    except WorldError:
+        return False
+    return True
 
 
 def _changes(place: Place, call: GoldCall) -> set[str]:

@@ -175,7 +175,7 @@ def main(arguments: list[str]) -> int:
                 continue
             told.append(_tell(name, who, [_one_run(world, *one, who) for one in runs]))
     if options.json:
-        kept = {"kind": "peers", "seed": seed, "peers": told}
+        kept = {"kind": "peers", "seed": seed, "each": options.runs, "peers": told}
         Path(options.json).write_text(json.dumps(kept, indent=1), "utf-8")
     return 0
 

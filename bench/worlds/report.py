@@ -132,10 +132,17 @@ def _outcomes(files: list[dict[str, Any]]) -> list[Outcome]:
 
 
 def _command(files: list[dict[str, Any]], program: str) -> str:
-    each = {f" --runs {one['each']}" if "each" in one else "" for one in files}
-    seeds = {one["seed"] for one in files}
-    said = [f"`python -m {program}{runs} --seed {seed}`" for runs in each for seed in sorted(seeds)]
-    return "Counted with " + ", ".join(said) + "."
+    """Return what was run, with the worlds of each number of runs."""
+    worlds: dict[tuple[str, int], dict[str, None]] = {}
+    for one in files:
+        each = f" --runs {one['each']}" if "each" in one else ""
+        names = worlds.setdefault((each, one["seed"]), {})
+        names |= dict.fromkeys(line["world"] for line in one.get("runs", one.get("peers", ())))
+    said = [
+        f"`python -m {program} {' '.join(names)}{each} --seed {seed}`"
+        for (each, seed), names in worlds.items()
+    ]
+    return "Counted with " + " and ".join(said) + "."
 
 
 def _sum(whole: Row) -> str:

@@ -44,7 +44,8 @@ PRESENT: Final = """## With a user who approves
 The same with somebody who approves what the task wants, so that nothing is refused and calls that
 nothing takes back are made. After a failed run they stand, and the report has to say so: to be
 clean then counts as false. What has to stand is what such a call was seen to change when it was
-made.
+made. Undoing halts at a step whose inverse cannot do its work, as the library does unless told
+otherwise; what is then left before it is told, and is not within what was declared.
 """
 
 GRAPH: Final = """## Through a framework

@@ -7,6 +7,8 @@ working directory is the session's own state and is taken back, too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from bench.worlds import plans
@@ -63,21 +65,44 @@ def _put_back(tools: Tools, name: str, content: Any) -> None:
         _write(tools, name, content)
 
 
-def _names(args: Args) -> list[str]:
-    """Return the names in this folder that a call may change."""
+def _names(tools: Tools, args: Args) -> list[str]:
+    """Return the names that a call may change: in this folder, or in one that it moves into.
+
+    What else lies in that folder is not its own: others may have put it there.
+    """
     fields = ("dir_name", "file_name", "source", "destination")
-    return list(dict.fromkeys(str(args[field]) for field in fields if args.get(field)))
+    names = list(dict.fromkeys(str(args[field]) for field in fields if args.get(field)))
+    into = args.get("destination")
+    if into and isinstance(_read(tools, str(into)), dict):
+        names = [name for name in names if name != into] + [f"{into}/{args['source']}"]
+    return names
+
+
+def _at(tools: Tools, name: str, do: Callable[[str], Any]) -> Any:
+    """Do something with a name in the folder that it lies in."""
+    folder, _, last = name.rpartition("/")
+    if not folder:
+        return do(last)
+    back = _here(tools)
+    tools("cd", folder=folder)
+    try:
+        return do(last)
+    finally:
+        _go(tools, back)
 
 
 def _look(tools: Tools, args: Args) -> Any:
-    return {"in": _here(tools), "was": {name: _read(tools, name) for name in _names(args)}}
+    was = {}
+    for name in _names(tools, args):
+        was[name] = _at(tools, name, partial(_read, tools))
+    return {"in": _here(tools), "was": was}
 
 
 def _undo(tools: Tools, args: Args, before: Any, result: Any) -> None:
     back = _here(tools)
     _go(tools, before["in"])
     for name, content in before["was"].items():
-        _put_back(tools, name, content)
+        _at(tools, name, partial(_put_back, tools, content=content))
     _go(tools, back)
 
 
