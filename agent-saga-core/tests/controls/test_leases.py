@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 
 import pytest
@@ -17,6 +18,7 @@ from agent_saga.state.memory import MemoryStateStore
 from agent_saga_testing.clock import FakeClock
 
 WINDOW = 86_400.0
+_names = itertools.count()
 
 
 class Process:
@@ -28,6 +30,7 @@ class Process:
         self.limits = limits
         self.leases = self.store._leases
         self.leases._watch = lambda at_least=0.0: None  # no timer: the test says when leases end
+        self.name = f"saga{next(_names)}"
         self.made = 0
         self.transactions = 0
 
@@ -35,7 +38,7 @@ class Process:
         """Take an amount of every limit; return the call and what it took, or None."""
         self.made += 1
         call = CallView("pay", ActionSemantics.COMPENSABLE, {}, frozenset())
-        call.saga, call.step = f"{id(self)}", str(self.made)
+        call.saga, call.step = self.name, str(self.made)
         wants = [(one, "", 1 if one.arg is None else amount) for one in self.limits]
         leased = self.store.from_leases(call, wants)
         if leased:
