@@ -75,6 +75,7 @@ def test_a_thread_whose_failed_run_had_effects_cannot(shop):
     shop.world.assert_restored()
 
 
+@pytest.mark.guarantee("LANGGRAPH-16")
 def test_nor_can_one_whose_effects_came_when_it_was_gone_on_with(shop):
     """The waiting work may have stored what a node beside the failed one had done."""
     down = Down(shop)

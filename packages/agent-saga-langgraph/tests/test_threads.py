@@ -196,7 +196,6 @@ def test_a_new_message_on_a_thread_that_waits_stays_in_its_saga(shop):
     assert shop.world.undone() == ["room", "seat"]
 
 
-@pytest.mark.guarantee("LANGGRAPH-16")
 def test_a_thread_whose_saga_was_undone_says_the_way_out(shop):
     run = agent(shop, [WAITS, RuntimeError("down"), "done"])
     run.invoke(PROMPT, on("1"))
