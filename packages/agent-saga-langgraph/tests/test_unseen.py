@@ -15,7 +15,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from scripted import Scripted, call
 
-from agent_saga import Policy, PreFlightGate, SagaAborted
+from agent_saga import ConfigurationError, Policy, PreFlightGate, SagaAborted
 from agent_saga.errors import UndeclaredTool
 from agent_saga_langgraph import (
     SagaMiddleware,
@@ -29,6 +29,7 @@ from agent_saga_langgraph import (
     saga_run_sync,
     saga_stream,
     saga_stream_sync,
+    wrap_tool,
 )
 from agent_saga_testing.integration.driver import QUICK
 
@@ -108,17 +109,23 @@ def test_tools_of_one_name_in_several_nodes_stay_what_they_are(shop):
         """Book at another place."""
         return shop.world.do(f"other {item}")
 
-    inner = create_agent(
-        Scripted(script=[BOOKED, "inner done"]), [StructuredTool.from_function(other, name="book")]
-    )
+    plain = StructuredTool.from_function(other, name="book")
+    own = wrap_tool(plain, compensate=shop.cancel.using(effect="$.id"), kit=shop.kit)
+    with pytest.raises(ConfigurationError, match="Two different tools are named book"):
+        saga_agent(two_of_a_name(shop, plain), shop.kit, tools={"book": shop.declared["book"]})
+    run = saga_agent(two_of_a_name(shop, own), shop.kit, tools={"book": shop.declared["book"]})
+    run.invoke(PROMPT)
+    shop.world.assert_stands("other seat", "seat")
+
+
+def two_of_a_name(shop, tool):
+    inner = create_agent(Scripted(script=[BOOKED, "inner done"]), [tool])
     builder = StateGraph(MessagesState)
     builder.add_node("inner", inner)
     builder.add_node("outer", graph(ToolNode([shop.book])))
     builder.add_edge(START, "inner")
     builder.add_edge("inner", "outer")
-    run = saga_agent(builder.compile(), shop.kit, tools={"book": shop.declared["book"]})
-    run.invoke(PROMPT)
-    shop.world.assert_stands("other seat", "seat")
+    return builder.compile()
 
 
 @pytest.mark.parametrize("handled", [True, False])
