@@ -35,6 +35,7 @@ from agent_saga.kit.frameworks.declared import (
     engine_options,
     engine_tool,
     is_a_read,
+    told_first,
 )
 from agent_saga.kit.frameworks.functions import without_key
 from agent_saga_autogen import seams
@@ -51,7 +52,7 @@ RUNNERS = (AgentTool, TeamTool)
 
 
 def saga_tool(
-    fn: Callable[..., Any] | SagaTool[..., Any] | None = None,
+    fn: Callable[..., Any] | SagaTool[..., Any] | ActionSemantics | str | None = None,
     *,
     semantics: ActionSemantics | str | None = None,
     compensate: object = None,
@@ -63,7 +64,7 @@ def saga_tool(
 
     Args:
         fn: a function or coroutine function, or one that is declared already, with `@kit.tool(…)`;
-            without it a decorator is returned.
+            without it a decorator is returned. `@saga_tool("REVERSIBLE")` is such a decorator, too.
         semantics: REVERSIBLE, COMPENSABLE or IRREVERSIBLE; `compensate=` alone means COMPENSABLE.
         compensate: a template, a dict of `handler` and `kwargs`, or a factory on the raw result.
         kit: the kit that the tool belongs to.
@@ -75,17 +76,18 @@ def saga_tool(
         UndeclaredSemantics: nothing says what the tool does to the world.
         ConfigurationError: an option does not fit.
     """
-    if fn is None:
+    function, semantics = told_first(fn, semantics)
+    if function is None:
         return functools.partial(
             saga_tool, semantics=semantics, compensate=compensate, kit=kit, name=name, **options
         )
     theirs = {option: options.pop(option) for option in tuple(options) if option in _THEIRS}
-    if isinstance(fn, SagaTool):
-        check_undeclared(fn, semantics, compensate, options)
-        step = fn
+    if isinstance(function, SagaTool):
+        check_undeclared(function, semantics, compensate, options)
+        step = function
     else:
         given = {"semantics": semantics, "compensate": compensate, **options}
-        step = declared(fn, kit, {"name": name or fn.__name__, **given})
+        step = declared(function, kit, {"name": name or function.__name__, **given})
     shown = without_key(step.tool.fn)
     theirs.setdefault("description", inspect.getdoc(step.tool.fn) or "")
     return FunctionStep(Effect(step), shown, name=name or step.tool.name, **theirs)

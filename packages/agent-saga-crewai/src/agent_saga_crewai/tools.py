@@ -16,6 +16,7 @@ Rules of this part:
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -40,6 +41,7 @@ from agent_saga.kit.frameworks.declared import (
     each_declared,
     engine_options,
     engine_tool,
+    told_first,
 )
 from agent_saga.kit.frameworks.functions import in_place_of, without_key
 from agent_saga_crewai.asking import HumanAsked
@@ -185,34 +187,32 @@ def safe_tool(
 
 
 def saga_tool(
-    semantics: ActionSemantics | str | None = None,
+    fn: Callable[..., Any] | SagaTool[..., Any] | ActionSemantics | str | None = None,
     *,
+    semantics: ActionSemantics | str | None = None,
     compensate: object = None,
     kit: AgentKit | None = None,
     **options: Any,
-) -> Callable[[Callable[..., Any]], BaseTool]:
-    """Make the decorated function a tool of CrewAI whose calls are steps; as `safe_tool`.
+) -> Any:
+    """Make a tool of CrewAI from a function, whose calls are steps.
 
     Args:
+        fn: a function or coroutine function, or one that is declared already, with `@kit.tool(…)`;
+            without it a decorator is returned. `@saga_tool("REVERSIBLE")` is such a decorator, too.
         semantics: as for `wrap_tool`.
         compensate: as for `wrap_tool`.
         kit: the kit that the tool belongs to.
         options: as for `safe_tool`.
 
     Raises:
-        ConfigurationError: it was used without saying what the tool does.
+        ConfigurationError: nothing says what the tool does, or two things do.
     """
-    if callable(semantics):
-        raise ConfigurationError(
-            "@saga_tool was used without saying what the tool does to the world.",
-            fix='Write @saga_tool("REVERSIBLE"), @saga_tool(compensate=…) or '
-            '@saga_tool("IRREVERSIBLE").',
+    function, semantics = told_first(fn, semantics)
+    if function is None:
+        return functools.partial(
+            safe_tool, semantics=semantics, compensate=compensate, kit=kit, **options
         )
-
-    def decorate(fn: Callable[..., Any]) -> BaseTool:
-        return safe_tool(fn, semantics, compensate, kit=kit, **options)
-
-    return decorate
+    return safe_tool(function, semantics, compensate, kit=kit, **options)
 
 
 def is_wrapped(tool: Any) -> bool:

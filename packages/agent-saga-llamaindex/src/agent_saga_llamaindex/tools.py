@@ -33,6 +33,7 @@ from agent_saga.kit.frameworks.declared import (
     engine_options,
     engine_tool,
     is_a_read,
+    told_first,
 )
 from agent_saga.kit.frameworks.functions import fitting, in_place_of, without_key
 from agent_saga.plugins.callables import is_async_callable
@@ -49,7 +50,7 @@ _THEIRS = frozenset(inspect.signature(FunctionTool.from_defaults).parameters) - 
 
 
 def saga_tool(
-    fn: Callable[..., Any] | SagaTool[..., Any] | None = None,
+    fn: Callable[..., Any] | SagaTool[..., Any] | ActionSemantics | str | None = None,
     *,
     semantics: ActionSemantics | str | None = None,
     compensate: object = None,
@@ -61,7 +62,7 @@ def saga_tool(
 
     Args:
         fn: a function or coroutine function, or one that is declared already, with `@kit.tool(…)`;
-            without it a decorator is returned.
+            without it a decorator is returned. `@saga_tool("REVERSIBLE")` is such a decorator, too.
         semantics: REVERSIBLE, COMPENSABLE or IRREVERSIBLE; `compensate=` alone means COMPENSABLE.
         compensate: a template, a dict of `handler` and `kwargs`, or a factory on the raw result.
         kit: the kit that the tool belongs to.
@@ -74,18 +75,19 @@ def saga_tool(
         UndeclaredSemantics: nothing says what the tool does to the world.
         ConfigurationError: an option does not fit.
     """
-    if fn is None:
+    function, semantics = told_first(fn, semantics)
+    if function is None:
         return functools.partial(
             saga_tool, semantics=semantics, compensate=compensate, kit=kit, name=name, **options
         )
     theirs = {option: options.pop(option) for option in tuple(options) if option in _THEIRS}
-    if isinstance(fn, SagaTool):
-        check_undeclared(fn, semantics, compensate, options)
-        effect, original = fn, fn.tool.fn
+    if isinstance(function, SagaTool):
+        check_undeclared(function, semantics, compensate, options)
+        effect, original = function, function.tool.fn
     else:
         given = {"semantics": semantics, "compensate": compensate, **options}
-        effect = declared(fn, kit, {"name": name or fn.__name__, **given})
-        original = fn
+        effect = declared(function, kit, {"name": name or function.__name__, **given})
+        original = function
     shown = without_key(original)
     function = in_place_of(shown, Effect(effect, _injected(shown)))
     return FunctionTool.from_defaults(function, name=name or effect.tool.name, **theirs)

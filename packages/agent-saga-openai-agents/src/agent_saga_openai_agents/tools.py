@@ -35,6 +35,7 @@ from agent_saga.kit.frameworks.declared import (
     engine_options,
     engine_tool,
     is_a_read,
+    told_first,
 )
 from agent_saga.kit.frameworks.functions import in_place_of, without_key
 from agent_saga_openai_agents import seams, servers
@@ -50,7 +51,7 @@ _THEIRS = frozenset(inspect.signature(function_tool).parameters) - {"func", "tim
 
 
 def saga_tool(
-    fn: Callable[..., Any] | SagaTool[..., Any] | None = None,
+    fn: Callable[..., Any] | SagaTool[..., Any] | ActionSemantics | str | None = None,
     *,
     semantics: ActionSemantics | str | None = None,
     compensate: object = None,
@@ -61,7 +62,7 @@ def saga_tool(
 
     Args:
         fn: a function or coroutine function, or one that is declared already, with `@kit.tool(…)`;
-            without it a decorator is returned.
+            without it a decorator is returned. `@saga_tool("REVERSIBLE")` is such a decorator, too.
         semantics: REVERSIBLE, COMPENSABLE or IRREVERSIBLE; `compensate=` alone means COMPENSABLE.
         compensate: a template, a dict of `handler` and `kwargs`, or a factory on the raw result.
         kit: the kit that the tool belongs to.
@@ -73,7 +74,8 @@ def saga_tool(
         UndeclaredSemantics: nothing says what the tool does to the world.
         ConfigurationError: an option does not fit.
     """
-    if fn is None:
+    function, semantics = told_first(fn, semantics)
+    if function is None:
         return functools.partial(
             saga_tool, semantics=semantics, compensate=compensate, kit=kit, **options
         )
@@ -81,7 +83,7 @@ def saga_tool(
     timeout = options.pop("timeout", None)
     if timeout is not None:
         theirs["timeout"] = timeout
-    declared = _declared(fn, kit, options, theirs, semantics, compensate)
+    declared = _declared(function, kit, options, theirs, semantics, compensate)
     original = declared.tool.fn
     shown = without_key(original)
     effect = Effect(declared, _injected(shown))

@@ -167,3 +167,25 @@ def each_declared(
         if one is not None:
             declarations.check_meant(name(tool), tool, behind=behind)
     return found
+
+
+def told_first(fn: Any, semantics: ActionSemantics | str | None) -> tuple[Any, Any]:
+    """Return the function and the semantics that a decorator was given, whichever came first.
+
+    `@saga_tool("REVERSIBLE")` means what `@saga_tool(semantics="REVERSIBLE")` means.
+
+    Args:
+        fn: the first argument: a function, what a tool does to the world, or nothing.
+        semantics: what was given by name.
+
+    Raises:
+        ConfigurationError: what the tool does was said twice.
+    """
+    if not isinstance(fn, ActionSemantics | str):
+        return fn, semantics
+    if semantics is not None:
+        raise ConfigurationError(
+            f"What the tool does to the world is said twice: {fn} and {semantics}.",
+            fix='Write @saga_tool("REVERSIBLE"), or saga_tool(function, semantics="REVERSIBLE").',
+        )
+    return None, fn
