@@ -396,3 +396,16 @@ def test_what_was_found_in_order_is_not_read_again(shop: Shop) -> None:
         assert looks.beside(str(shop.log), (), is_whole) == []
         assert looks.beside(str(shop.log), (), is_whole) == []
     assert len(read) == 1
+
+
+@pytest.mark.guarantee("RECOVER-23")
+def test_a_store_that_cannot_be_read_stops_no_look_and_is_told(shop: Shop) -> None:
+    shop.run()
+    for words in (("recover",), ("recover", "--dry-run"), ("queue", "list"), ("status",)):
+        assert shop.typed(*words)[0] == 0
+    for file in shop.log.glob("state.sqlite*"):
+        file.write_bytes(b"no database" * 1000)
+    for words in (("recover",), ("recover", "--dry-run"), ("queue", "list"), ("status",)):
+        code, told = shop.typed(*words)
+        assert code != 0, (words, told)
+        assert "what the log has lost cannot be told" in told, (words, told)

@@ -69,11 +69,13 @@ class Result(NamedTuple):
         sagas: what became of each saga that was not settled.
         damages: how many places of the log cannot be read.
         missing: the names of inverses that are not registered here, and that sagas wait for.
+        untold: why nobody can tell which sagas the log has lost as a whole; empty if that is known.
     """
 
     sagas: list[Recovered]
     damages: int
     missing: tuple[str, ...] = ()
+    untold: str = ""
 
     @property
     def needs_human(self) -> list[Recovered]:
@@ -84,7 +86,7 @@ class Result(NamedTuple):
     def clean(self) -> bool:
         """Whether nothing waits, nothing needs a person, and nothing stands of what was undone."""
         stands = any(one.needs_human or one.stands for one in self.sagas)
-        return not stands and not self.damages and not self.waiting
+        return not (stands or self.damages or self.waiting or self.untold)
 
     @property
     def waiting(self) -> list[Recovered]:
@@ -157,11 +159,12 @@ class Daemon:
 
         Raises:
             WALError: the directory as a whole is no log that can be read.
-            StateError: nobody can tell what the log has lost; nothing was done.
         """
         self._dead = dead_writers(self.path, known=self._dead)
         found = survey(self.path, dead=self._dead, keep=True)
-        found.add(self._proofs.vanished(self.path, found.sagas))
+        untold = self._proofs.add_vanished(self.path, found)
+        if untold:
+            log.error("%s", untold)
         self._proofs.expect(found.sagas.values())
         self._forget_all_but(found)
         for saga in found.sagas.values():
@@ -174,6 +177,7 @@ class Daemon:
             [one for one in done if one is not None],
             len([damage for damage in found.damages if damage.kind != "torn-tail"]),
             tuple(sorted(set().union(*self._missing.values()))),
+            untold,
         )
         self._tell(result)
         self._tell_missing(result, known)

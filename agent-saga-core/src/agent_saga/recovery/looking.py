@@ -48,15 +48,17 @@ class Forecast(NamedTuple):
         sagas: each saga that it would tell of; what it would leave alone without a word (a saga
             that is suspended until later, one that ended as its report said) is not among them.
         damages: how many places of the log cannot be read.
+        untold: why nobody can tell which sagas the log has lost as a whole; empty if that is known.
     """
 
     sagas: list[Plan]
     damages: int
+    untold: str = ""
 
     @property
     def clean(self) -> bool:
         """Whether nothing would be done, nothing waits and nothing needs a person."""
-        return not self.damages and all(one.outcome == LIVE for one in self.sagas)
+        return not (self.damages or self.untold) and all(one.outcome == LIVE for one in self.sagas)
 
     @property
     def acts(self) -> bool:
@@ -75,12 +77,11 @@ def forecast(place: Place, *, undo_held: bool = False, leave_missing: bool = Tru
     Raises:
         WALError: the directory as a whole is no log that can be read.
     """
-    seen = _seen(place)
+    seen, untold = _seen(place)
     how = _How(undo_held, leave_missing)
     plans = [_planned(place, saga, how) for saga in seen.sagas.values()]
-    return Forecast(
-        [one for one in plans if one is not None], sum(d.kind != "torn-tail" for d in seen.damages)
-    )
+    damages = sum(damage.kind != "torn-tail" for damage in seen.damages)
+    return Forecast([one for one in plans if one is not None], damages, untold)
 
 
 def acted_on(place: Place, *, undo_held: bool = False) -> list[Found]:
@@ -89,16 +90,16 @@ def acted_on(place: Place, *, undo_held: bool = False) -> list[Found]:
     Raises:
         WALError: the directory as a whole is no log that can be read.
     """
-    found = _seen(place).sagas.values()
+    found = _seen(place)[0].sagas.values()
     how = _How(undo_held, leave_missing=True)
     return [one for one in found if _judged_safely(place, one, how) in _ACTS]
 
 
-def _seen(place: Place) -> Survey:
+def _seen(place: Place) -> tuple[Survey, str]:
     seen = survey(place.wal.path, dead=dead_writers(place.wal.path))
-    seen.add(place.proofs.vanished(place.wal.path, seen.sagas))
+    untold = place.proofs.add_vanished(place.wal.path, seen)
     place.proofs.expect(seen.sagas.values())
-    return seen
+    return seen, untold
 
 
 _ACTS: Final = ((WOULD_UNDO, ""), (WOULD_ASK, ""))

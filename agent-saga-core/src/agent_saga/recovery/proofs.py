@@ -22,7 +22,7 @@ from agent_saga.domain.effective import facts_of
 from agent_saga.domain.records import Ev
 from agent_saga.errors import StateError
 from agent_saga.recovery.losses import lost
-from agent_saga.recovery.survey import Found, look
+from agent_saga.recovery.survey import Found, Survey, look
 from agent_saga.recovery.vanished import KnownSagas, Vanished
 from agent_saga.state.document import Doc
 from agent_saga.wal.format import Record
@@ -101,6 +101,19 @@ class Proofs:
         if self._vanished is None:
             return []
         return self._vanished.beside(path, there, lambda w: self.is_whole(path, w, OsPort()))
+
+    def add_vanished(self, path: str, seen: Survey) -> str:
+        """Add the sagas of which the log has lost everything to what was seen of it.
+
+        Returns:
+            Why nobody can tell whether there are any; empty if that is known. It stops nothing: of
+            each other saga the store is asked again before it is acted on.
+        """
+        try:
+            seen.add(self.vanished(path, seen.sagas))
+        except StateError as error:
+            return f"what the log has lost cannot be told: {error.message}"
+        return ""
 
     def vanished_one(self, path: str, saga: str) -> Found | None:
         """Return a saga of which the log has lost everything; None if it is none."""

@@ -24,7 +24,7 @@ from agent_saga.domain.records import Ev
 from agent_saga.domain.views import StepView
 from agent_saga.engine import journal
 from agent_saga.engine.saga import Saga
-from agent_saga.errors import IllegalTransition, RecoveryError, WALError
+from agent_saga.errors import IllegalTransition, RecoveryError, StateError, WALError
 from agent_saga.recovery.cases import case_of, is_case
 from agent_saga.recovery.claim import OWNED, Place, claimed, give_back
 from agent_saga.recovery.next_step import where_to_look
@@ -63,17 +63,22 @@ def cases_in(path: str, proofs: Proofs | None = None) -> list[Found]:
 
     Raises:
         WALError: the directory as a whole is no log that can be read.
-        StateError: the state store cannot be read, so nobody can tell what the log has lost.
+        StateError: there seems to be none, but the state store cannot be read, so nobody can tell
+            what the log has lost.
     """
     if proofs is None:
         with open_state(f"file:{path}") as store:
             return cases_in(path, Proofs(KnownSagas(lambda: store)))
-    seen = survey(path, dead=dead_writers(path)).sagas
-    vanished, found = proofs.vanished(path, seen), seen.values()
+    seen = survey(path, dead=dead_writers(path))
+    untold = proofs.add_vanished(path, seen)
+    found = seen.sagas.values()
     looked_at = [saga for saga in found if _may_be_case(saga) and not _lives(path, saga)]
     proofs.expect(looked_at)
     proved = [proofs.proved(path, saga) for saga in looked_at]
-    return sorted(filter(is_case, [*vanished, *proved]), key=lambda saga: saga.view.began)
+    cases = sorted(filter(is_case, proved), key=lambda saga: saga.view.began)
+    if untold and not cases:
+        raise StateError(f"Whether anything needs a human: {untold}")
+    return cases
 
 
 def untold_in(path: str) -> list[tuple[Found, WALError]]:

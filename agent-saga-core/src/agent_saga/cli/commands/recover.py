@@ -65,7 +65,8 @@ def command(
         result = daemon.recover_all(undo_held=undo_held)
     if as_json:
         sagas = as_document(result.sagas)
-        say_json({"log": str(path), "sagas": sagas, "damages": result.damages})
+        told = {"damages": result.damages, "untold": result.untold}
+        say_json({"log": str(path), "sagas": sagas, **told})
     else:
         say(f"Log: {printable(path)}", *result_lines(result.sagas), _summary(result))
         say(*_next(path, needs_human=bool(result.needs_human), damages=result.damages))
@@ -77,6 +78,8 @@ def _summary(result: Result) -> str:
     for one in result.sagas:
         count[one.outcome] += 1
     told = [f"{number} {_COUNTED.get(outcome, outcome)}" for outcome, number in count.items()]
+    if result.untold:
+        told.append(printable(result.untold))
     if result.damages:
         told.append(f"{counted(result.damages, 'place')} of the log cannot be read")
     return f"In all: {', '.join(told)}." if told else "There is nothing to recover."
@@ -100,6 +103,7 @@ def _planned(path: Path, daemon: RecoveryDaemon, *, undo_held: bool, as_json: bo
             name = f" {printable(plan.name)!r}" if plan.name else ""
             say(f"{printable(plan.saga)}{name} {said(plan.outcome)}{why}")
             say(*plan_lines(plan.steps))
+        say(*([f"{printable(seen.untold)}."] if seen.untold else []))
         if seen.damages:
             say(f"{counted(seen.damages, 'place')} of the log cannot be read.")
         say("Nothing was run." if seen.sagas else "There is nothing to recover; nothing was run.")
@@ -108,5 +112,6 @@ def _planned(path: Path, daemon: RecoveryDaemon, *, undo_held: bool, as_json: bo
     check_handlers(daemon, undo_held=undo_held)
     if as_json:
         plans = [plan.as_dict() for plan in seen.sagas]
-        say_json({"log": str(path), "sagas": plans, "damages": seen.damages})
+        told = {"damages": seen.damages, "untold": seen.untold}
+        say_json({"log": str(path), "sagas": plans, **told})
     return Exit.CLEAN if seen.clean else Exit.NOT_CLEAN
