@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams
 from scripted import call
 
 from agent_saga import SagaAborted, UndeclaredTool
@@ -20,9 +21,6 @@ from agent_saga_autogen import (
     saga_agent,
     saga_run,
 )
-
-pytest.importorskip("mcp.server.fastmcp", reason="autogen-ext[mcp] needs mcp<2")
-from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams
 
 SEAT = [call("book", item="seat")]
 ROOM = [call("book", item="room")]
