@@ -20,16 +20,29 @@ class Case:
 
     def __init__(self, folder):
         self.folder = folder
+        self.processes = []
+
+    def wait_and_die(self):
+        """Let a process wait for an approval, and be killed then."""
         first = self.begun("wait")
         _, said = first.communicate()
         assert first.returncode == -signal.SIGKILL, said
-        self.world = World(folder / "world.sqlite", honours_keys=False)
+        self.world = World(self.folder / "world.sqlite", honours_keys=False)
         self.world.assert_applied_once("seat")
 
     def begun(self, *arguments):
         program = str(Path(__file__).with_name("resuming.py"))
         command = [sys.executable, program, str(self.folder), *arguments]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        self.processes.append(subprocess.Popen(command, **pipes))
+        return self.processes[-1]
+
+    def end(self):
+        """Leave no process behind, also where a test was given up."""
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
 
     def gone_on(self, *arguments, at_once=1):
         """Let processes go on with the state, all at the same moment; return what each printed."""
@@ -44,7 +57,12 @@ class Case:
 
 @pytest.fixture
 def case(tmp_path):
-    return Case(tmp_path)
+    case = Case(tmp_path)
+    try:
+        case.wait_and_die()
+        yield case
+    finally:
+        case.end()
 
 
 def test_of_several_at_once_one_goes_on_where_a_killed_one_waited(case):
