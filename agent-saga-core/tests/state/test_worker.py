@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 
 import pytest
 
 from agent_saga.errors import StateError, StateUnavailable
+from agent_saga.state import forking
+from agent_saga.state.base import Change
+from agent_saga.state.memory import MemoryStateStore
 from agent_saga.state.worker import MAX_BATCH, Worker
 
 
@@ -170,3 +174,43 @@ def test_a_worker_that_was_never_used_has_no_thread(echo):
     before = threading.active_count()
     Worker(echo).stop()
     assert (threading.active_count(), echo.released) == (before, 0)
+
+
+# --- a fork in the middle
+
+
+@pytest.mark.timeout(30)
+def test_a_store_that_is_dropped_while_its_process_forks_is_not_waited_for(worker, echo):
+    """As garbage it may be: its thread is held until the fork is over."""
+    assert worker.call("a", 30) == "a"
+    thread = worker._thread
+    worker.before_fork()
+    worker.stop(patience=1000)
+    worker.after_fork_in_parent()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert echo.released == 2
+
+
+def test_a_thread_goes_on_after_a_fork_also_when_its_worker_was_dropped(echo):
+    worker = Worker(echo)
+    assert worker.call("a", 30) == "a"
+    thread = worker._thread
+    forking._before()
+    worker.stop()
+    del worker
+    gc.collect()
+    forking._after_in_parent()
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+def test_two_threads_fork_one_after_the_other_and_leave_no_store_locked():
+    store = MemoryStateStore()
+    forking._before()
+    second = threading.Thread(target=lambda: (forking._before(), forking._after_in_parent()))
+    second.start()
+    second.join(2 * forking.PATIENCE)
+    forking._after_in_parent()
+    second.join(30)
+    assert store.transact(["a"], lambda docs: Change(docs["a"])) is None

@@ -4,6 +4,8 @@ Rules of this part:
 
 - Before a fork every store lets go of what must not be inherited (an open SQLite connection whose
   locks belong to the parent); afterwards the parent goes on, and the child starts anew.
+- Two threads that fork at once do so one after the other.
+- What was told before a fork is told after it, also when the last of its users dropped it between.
 - The hooks of the operating system are installed once, when the first store is made; a store that
   nobody uses any more is forgotten by itself.
 """
@@ -11,6 +13,7 @@ Rules of this part:
 from __future__ import annotations
 
 import os
+import threading
 from typing import Final, Protocol
 from weakref import WeakSet
 
@@ -35,6 +38,8 @@ class ForkAware(Protocol):
 
 _watched: WeakSet[ForkAware] = WeakSet()
 _installed: list[bool] = []
+_turn: list[threading.Lock] = [threading.Lock()]
+_told: dict[int, list[ForkAware]] = {}
 
 
 def watch(part: ForkAware) -> None:
@@ -48,15 +53,25 @@ def watch(part: ForkAware) -> None:
 
 
 def _before() -> None:
-    for part in list(_watched):
+    _turn[0].acquire()
+    parts = _told[threading.get_ident()] = list(_watched)
+    for part in parts:
         part.before_fork()
 
 
 def _after_in_parent() -> None:
-    for part in list(_watched):
-        part.after_fork_in_parent()
+    parts = _told.pop(threading.get_ident(), None)
+    if parts is None:  # interrupted before its turn
+        return
+    try:
+        for part in parts:
+            part.after_fork_in_parent()
+    finally:
+        _turn[0].release()
 
 
 def _after_in_child() -> None:
+    _turn[0] = threading.Lock()
+    _told.clear()
     for part in list(_watched):
         part.after_fork_in_child()

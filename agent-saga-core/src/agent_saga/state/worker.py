@@ -163,14 +163,19 @@ class Worker:
         return job.outcome()
 
     def stop(self, patience: float = 5.0) -> None:
-        """Serve what was left, close the service and end the thread; wait at most `patience`."""
+        """Serve what was left, close the service and end the thread; wait at most `patience`.
+
+        A thread that is held while the caller forks ends after the fork, and is not waited for: the
+        store may be dropped, as garbage, in the middle of one.
+        """
         with self._starting:
             already, self._closed = self._closed, True
         if already or self._thread is None:
             return
         order = _Order(stop=True)
         self._jobs.put(order)
-        if self._thread is not threading.current_thread():
+        is_held = threading.get_ident() in self._pauses
+        if self._thread is not threading.current_thread() and not is_held:
             order.obeyed.wait(patience)
 
     def before_fork(self) -> None:
