@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import quiet  # noqa: F401 - before the framework
 
-from agent_saga_testing.integration.shape import PackageShape
+from agent_saga_testing.integration.shape import DecoratorShape, PackageShape
 
 
 class TestShape(PackageShape):
@@ -18,3 +18,7 @@ class TestShape(PackageShape):
             *("SagaEndedEvent", "SagaPausedEvent"),
         }
     )
+
+
+class TestDecorator(DecoratorShape):
+    package = "agent_saga_crewai"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_saga_testing.integration.shape import PackageShape
+from agent_saga_testing.integration.shape import DecoratorShape, PackageShape
 
 
 class TestShape(PackageShape):
@@ -15,3 +15,7 @@ class TestShape(PackageShape):
             *("Waiting", "approve", "deny"),
         }
     )
+
+
+class TestDecorator(DecoratorShape):
+    package = "agent_saga_llamaindex"

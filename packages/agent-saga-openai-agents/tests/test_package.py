@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_saga_testing.integration.shape import PackageShape
+from agent_saga_testing.integration.shape import DecoratorShape, PackageShape
 
 
 class TestShape(PackageShape):
@@ -12,3 +12,7 @@ class TestShape(PackageShape):
     names = frozenset(
         {"saga_tool", "SagaStream", "RunStateApprovals", "approve", "deny", "ServerToolFailed"}
     )
+
+
+class TestDecorator(DecoratorShape):
+    package = "agent_saga_openai_agents"

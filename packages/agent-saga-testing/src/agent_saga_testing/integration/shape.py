@@ -26,19 +26,20 @@ import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
+from agent_saga import AgentKit, ConfigurationError
 from agent_saga.kit.frameworks.versions import Bounds, text
 from agent_saga.plugins.integrations import IntegrationRegistry
 from agent_saga_testing.kits.conformance import Conformance
 
-__all__ = ["PARAMETERS", "PackageShape"]
+__all__ = ["PARAMETERS", "DecoratorShape", "PackageShape"]
 
 _RUN = ("kit", "key", "on_tool_failure", "**options")
 _MADE = ("semantics", "compensate", "kit", "**options")
@@ -169,6 +170,43 @@ class PackageShape(Conformance):
             for name in _imported(path, self.loads)
             if name.startswith("_")
         ] == []
+
+
+class DecoratorShape(Conformance):
+    """What the decorator of a framework package must be: told what a tool does in every form.
+
+    Attributes:
+        package: the name by which the package is imported.
+    """
+
+    capabilities: ClassVar[object] = None
+    package: ClassVar[str]
+
+    @property
+    def _decorator(self) -> Callable[..., Any]:
+        decorator: Callable[..., Any] = importlib.import_module(self.package).saga_tool
+        return decorator
+
+    def test_every_form_makes_a_step(self) -> None:
+        kit, decorator = AgentKit("forms", wal="memory:"), self._decorator
+        is_wrapped = importlib.import_module(f"{self.package}.tools").is_wrapped
+        for made in (
+            decorator("REVERSIBLE", kit=kit)(look),
+            decorator(semantics="REVERSIBLE", kit=kit)(look),
+            decorator(look, semantics="REVERSIBLE", kit=kit),
+        ):
+            assert is_wrapped(made)
+            assert getattr(made, "metadata", made).name == "look"
+
+    def test_what_a_tool_does_is_said_once(self) -> None:
+        kit = AgentKit("forms", wal="memory:")
+        with pytest.raises(ConfigurationError, match="said twice"):
+            self._decorator("REVERSIBLE", semantics="COMPENSABLE", kit=kit)
+
+
+def look(item: str) -> str:
+    """Look at an item."""
+    return item
 
 
 def _requirement(line: str) -> tuple[str, set[str]]:
