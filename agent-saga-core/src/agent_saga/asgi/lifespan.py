@@ -61,6 +61,7 @@ def saga_lifespan(
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
+        """Open the log, recover while the application runs, and close at its end."""
         del app
         seconds("interval=", interval, zero=True)
         seconds("grace=", grace, zero=True)

@@ -69,6 +69,7 @@ async def saga_stream(
     asked = Asked(kit, key, on_tool_failure, on_branch, durability_of(options))
 
     async def run() -> None:
+        """Run the graph in its boundary, and hand each item to the seat."""
         try:
             plan = await planned_async(graph, input, config, asked)
             state = Run(plan)
@@ -177,6 +178,7 @@ def saga_stream_sync(
     asked = Asked(kit, key, on_tool_failure, on_branch, durability_of(options))
 
     def run() -> Generator[Any, None, None]:
+        """Run the graph in its boundary, and yield each item."""
         plan = planned(graph, input, config, asked)
         state, interrupted, left = Run(plan), False, False
         with contextlib.suppress(SagaSuspended), plan.scope() as saga:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import typing
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
@@ -59,7 +60,21 @@ def in_place_of(original: Callable[..., Any], effect: Effect) -> Callable[..., A
 
         replaced = functools.wraps(original)(run)
     replaced.__dict__[_MARK] = effect
+    if not inspect.isroutine(original):
+        replaced.__dict__["__signature__"] = inspect.signature(original)
+        replaced.__annotations__ = _annotations(original)
     return replaced
+
+
+def _annotations(original: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations of what is called and is no function: a partial, an object."""
+    while isinstance(original, functools.partial):
+        original = original.func
+    called = original if inspect.isroutine(original) else type(original).__call__
+    try:
+        return typing.get_type_hints(called, include_extras=True)
+    except (NameError, TypeError):  # a name that only type checkers know
+        return dict(getattr(called, "__annotations__", {}))
 
 
 def effects_of(tool: object, names: Iterable[str]) -> list[Any]:
