@@ -99,3 +99,20 @@ def test_partial_functions_are_compared_by_what_they_call():
 
 def test_what_cannot_be_compared_is_another_tool():
     assert not same(Odd(), Odd())
+
+
+def test_functions_that_hold_nothing_yet_are_compared_too():
+    """A name outside may get its value later: till then nobody knows that it is the same."""
+
+    def made():
+        def look():
+            return later
+
+        shown = look
+        if shown is None:
+            later = 1
+        return shown
+
+    one = made()
+    assert same(one, one)
+    assert not same(one, made())

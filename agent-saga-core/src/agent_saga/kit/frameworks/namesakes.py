@@ -37,8 +37,15 @@ def same(one: object, other: object) -> bool:
 
 def _held(fn: types.FunctionType) -> list[Any]:
     """Return what a function that is made anew may hold, beside its code."""
-    cells = [cell.cell_contents for cell in fn.__closure__ or ()]
-    return [*cells, fn.__defaults__, fn.__kwdefaults__]
+    held = [_contents(cell) for cell in fn.__closure__ or ()]
+    return [*held, fn.__defaults__, fn.__kwdefaults__]
+
+
+def _contents(cell: types.CellType) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:  # nothing yet: what it will be is equal to nothing
+        return object()
 
 
 def _all_same(some: list[Any], others: list[Any]) -> bool:
