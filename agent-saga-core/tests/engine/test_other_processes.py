@@ -43,9 +43,12 @@ def work(how):
 
 
 @pytest.fixture(scope="module")
-def worker():
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        yield lambda how: pool.apply_async(work, (how,)).get(120)
+def worker(pytestconfig):
+    with pytest.MonkeyPatch.context() as patched:
+        # A worker finds `work` by this module's name, below the folder the tests were started for.
+        patched.syspath_prepend(pytestconfig.rootpath)
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            yield lambda how: pool.apply_async(work, (how,)).get(60)
 
 
 def test_a_worker_s_aborted_saga_reaches_whoever_waits_with_its_report(worker):
