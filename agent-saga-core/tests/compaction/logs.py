@@ -10,11 +10,12 @@ from agent_saga.domain.records import Ev
 from agent_saga.errors import WALError
 from agent_saga.recovery.survey import look
 from agent_saga.wal.base import _logs
+from agent_saga.wal.damage import Damage
 from agent_saga.wal.encoding import masked
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.format import Record, line_of
 from agent_saga.wal.os_port import OsPort, _fork_aware
-from agent_saga.wal.reader import Damage, scan_log
+from agent_saga.wal.reader import scan_log
 from agent_saga_testing.faults import FaultyPort, SimulatedCrash
 
 SALT = "c2FsdHNhbHRzYWx0c2E"

@@ -22,9 +22,10 @@ from agent_saga.domain.lifecycle import SagaState
 from agent_saga.domain.report import RollbackReport
 from agent_saga.domain.views import SagaView
 from agent_saga.errors import WALError
+from agent_saga.wal.damage import Damage
 from agent_saga.wal.format import Record
 from agent_saga.wal.os_port import OsPort
-from agent_saga.wal.reader import Damage, records, scan_log
+from agent_saga.wal.reader import records, scan_log
 
 FULL = settings.default.max_examples > 1000
 """Whether everything is tried, as with the profiles `deep` and `full`."""

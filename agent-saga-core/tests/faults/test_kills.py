@@ -13,7 +13,8 @@ from faults.small_saga import FULL, WAY_NAMES, WAYS, Happened, QuickPort, SmallS
 from faults.victim import ENDED, KILLED
 
 from agent_saga.domain.fold import fold
-from agent_saga.wal.reader import Damage, scan_log
+from agent_saga.wal.damage import Damage
+from agent_saga.wal.reader import scan_log
 from agent_saga_testing.faults import FaultyPort
 
 pytestmark = pytest.mark.timeout(600)

@@ -27,9 +27,10 @@ from agent_saga.domain.fold import fold, resolve
 from agent_saga.domain.lifecycle import SagaState
 from agent_saga.errors import WALError
 from agent_saga.recovery.queue import cases_in
+from agent_saga.wal.damage import Damage
 from agent_saga.wal.format import Record
 from agent_saga.wal.os_port import OsPort
-from agent_saga.wal.reader import Damage, scan_log
+from agent_saga.wal.reader import scan_log
 from agent_saga_testing.faults import FaultyPort, SimulatedCrash
 from agent_saga_testing.power import PowerLossPort, keep_everything, lose_everything
 

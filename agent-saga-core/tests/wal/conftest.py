@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from agent_saga.errors import WALError
+from agent_saga.wal.damage import Damage
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.format import Record, line_of
 from agent_saga.wal.os_port import OsPort
-from agent_saga.wal.reader import Damage, scan_log, scan_writer, writers_of
+from agent_saga.wal.reader import scan_log, scan_writer, writers_of
 from agent_saga.wal.scan import take_writer
 from agent_saga.wal.view import View
 

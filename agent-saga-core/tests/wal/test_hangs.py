@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from agent_saga.errors import WALError
+from agent_saga.wal.damage import Damage
 from agent_saga.wal.file import FileWAL
-from agent_saga.wal.reader import Damage, scan_log
+from agent_saga.wal.reader import scan_log
 from agent_saga_testing.faults import CALLS, FaultyPort
 
 STEPS = 3

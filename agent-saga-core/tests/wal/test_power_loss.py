@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from agent_saga.errors import WALError
+from agent_saga.wal.damage import Damage
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.format import Record
-from agent_saga.wal.reader import Damage, scan_log
+from agent_saga.wal.reader import scan_log
 from agent_saga_testing.faults import FaultyPort
 from agent_saga_testing.power import PowerLossPort, keep_everything, lose_everything
 

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from agent_saga.errors import WALCorrupt, WALError, WALFormatError
+from agent_saga.wal.damage import Damage
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.format import Record, first_hash, hash_after, hash_bytes, parsed
 from agent_saga.wal.os_port import OsPort
-from agent_saga.wal.reader import Damage, records, scan_log
+from agent_saga.wal.reader import records, scan_log
 from agent_saga_testing.faults import FaultyPort
 
 COUNT = 40

@@ -10,8 +10,9 @@ import pytest
 
 from agent_saga.domain.records import Ev
 from agent_saga.errors import WALError
+from agent_saga.wal.damage import Damage
 from agent_saga.wal.file import FileWAL
-from agent_saga.wal.reader import Damage, scan_log
+from agent_saga.wal.reader import scan_log
 from agent_saga_testing.faults import FaultyPort, SimulatedCrash
 from agent_saga_testing.kits.wal_steps import OWN_EVENTS, step
 from agent_saga_testing.power import PowerLossPort, keep_everything, lose_everything

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Final
 from agent_saga.cli.output import printable
 from agent_saga.domain import identity
 from agent_saga.domain.fold import fold, resolve
+from agent_saga.wal.damage import Damage
 from agent_saga.wal.format import Record
-from agent_saga.wal.reader import Damage, scan_log
+from agent_saga.wal.reader import scan_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

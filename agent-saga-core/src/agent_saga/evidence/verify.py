@@ -26,12 +26,13 @@ from agent_saga.domain.records import Ev
 from agent_saga.errors import ConfigurationError, NotFound
 from agent_saga.wal.attestations import attested_in, writers_in
 from agent_saga.wal.base import BaseWAL
+from agent_saga.wal.damage import Damage, unreadable
 from agent_saga.wal.directory import WRITERS, check_readable
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.format import Record, first_hash, hash_after, hash_bytes, parsed
 from agent_saga.wal.gaps import GAP, digest_of, gap_of
 from agent_saga.wal.os_port import OsPort
-from agent_saga.wal.reader import Damage, unreadable, writers_of
+from agent_saga.wal.reader import writers_of
 from agent_saga.wal.scan import EnvelopeScan
 from agent_saga.wal.takeover import dead_writers
 from agent_saga.wal.view import View

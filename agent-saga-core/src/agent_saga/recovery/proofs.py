@@ -25,10 +25,10 @@ from agent_saga.recovery.losses import lost
 from agent_saga.recovery.survey import Found, Survey, look
 from agent_saga.recovery.vanished import KnownSagas, Vanished
 from agent_saga.state.document import Doc
+from agent_saga.wal.damage import Damage, broken
 from agent_saga.wal.format import Record
 from agent_saga.wal.os_port import OsPort
 from agent_saga.wal.proof import UNATTESTED, Proof, attested, proof_of
-from agent_saga.wal.reader import Damage, broken
 from agent_saga.wal.takeover import LogState, has_left, log_state
 from agent_saga.wal.view import View
 

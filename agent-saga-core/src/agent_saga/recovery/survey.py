@@ -18,11 +18,11 @@ from collections.abc import Iterable, Mapping
 from agent_saga.domain.effective import effective, facts_of
 from agent_saga.domain.fold import resolve
 from agent_saga.domain.records import Ev
+from agent_saga.wal.damage import Damage, broken
 from agent_saga.wal.format import Record
 from agent_saga.wal.gathering import gather_open, gather_some
 from agent_saga.wal.keeping import keep_checkpoint
 from agent_saga.wal.os_port import OsPort
-from agent_saga.wal.reader import Damage, broken
 from agent_saga.wal.takeover import LogState, log_state
 
 _NOTHING: Mapping[str, LogState] = {}

@@ -65,9 +65,10 @@ from agent_saga.runtime.forking import finish_leaving, fork_of, leave
 from agent_saga.state.base import StateStore
 from agent_saga.state.claims import Claim, claim_key, keys_of, open_saga, over, raise_epoch
 from agent_saga.state.document import Doc
+from agent_saga.wal.damage import Damage
 from agent_saga.wal.departed import has_departed
 from agent_saga.wal.file import FileWAL
-from agent_saga.wal.reader import Damage, scan_writer
+from agent_saga.wal.reader import scan_writer
 from agent_saga.wal.takeover import dead_owner, has_left, opening_of
 
 log = logger("agent_saga.recovery")

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent_saga.domain.leaving import is_named, may_leave
 from agent_saga.domain.records import Ev
+from agent_saga.wal.damage import Damage, broken
 from agent_saga.wal.directory import WRITERS
 from agent_saga.wal.format import Record
 from agent_saga.wal.gaps import GAP
 from agent_saga.wal.gathering import OpenHere, gather_some, parsed_lines
+from agent_saga.wal.judging import LineStart, WriterScan
 from agent_saga.wal.lines import segments_in
-from agent_saga.wal.reader import Damage, LineStart, WriterScan, broken, writers_of
+from agent_saga.wal.reader import writers_of
 from agent_saga.wal.scan import EnvelopeScan
 from agent_saga.wal.takeover import dead_writers
 

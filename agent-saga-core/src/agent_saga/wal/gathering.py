@@ -28,10 +28,11 @@ from agent_saga.wal.checkpoint import (
     is_closed,
     read_checkpoint,
 )
+from agent_saga.wal.damage import Damage, unreadable
 from agent_saga.wal.directory import WRITERS, check_readable
 from agent_saga.wal.format import Record, parsed
 from agent_saga.wal.os_port import OsPort
-from agent_saga.wal.reader import Damage, unreadable, writers_of
+from agent_saga.wal.reader import writers_of
 from agent_saga.wal.scan import EnvelopeScan, take_writer
 from agent_saga.wal.view import View
 

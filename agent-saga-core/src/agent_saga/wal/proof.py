@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from agent_saga.domain.records import Ev
 from agent_saga.wal.attestations import attested_in
 from agent_saga.wal.checkpoint import first_record_of
+from agent_saga.wal.damage import Damage, unreadable
 from agent_saga.wal.directory import WRITERS
 from agent_saga.wal.format import Record, parsed
 from agent_saga.wal.gaps import GAP, digest_of, gap_of
-from agent_saga.wal.reader import Damage, unreadable, writers_of
+from agent_saga.wal.reader import writers_of
 from agent_saga.wal.scan import EnvelopeScan, take_writer
 from agent_saga.wal.takeover import LogState, log_state
 

@@ -3,7 +3,7 @@
 Rules of this part:
 
 - The fast way takes lines that follow one another as they were written. At the first that does not,
-  it stops, and `reader` judges from the last place that is certain: what is damaged, torn or
+  it stops, and `judging` goes on from the last place that is certain: what is damaged, torn or
   written twice has one judge.
 - A line is handed on only if it is a whole record with the sequence that comes next; with
   `verify`, also only if it fits the chain.
@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
+from agent_saga.wal.damage import Damage, unreadable
 from agent_saga.wal.directory import WRITERS
 from agent_saga.wal.format import LEAN, first_hash, hash_bytes, line_of, parsed
 from agent_saga.wal.gaps import GAP, Gap, gap_of
+from agent_saga.wal.judging import LineStart, WriterScan
 from agent_saga.wal.limits import MAX_LINE
-from agent_saga.wal.reader import Damage, LineStart, WriterScan, unreadable
 
 if TYPE_CHECKING:
     from agent_saga.wal.format import Record
