@@ -100,7 +100,7 @@ def lost_answer_is_no_effect(patch: Any) -> None:
     def kind(step: Any, form: Any, ending: Any, *call: Any) -> Kind:
         return Kind.APPLIED if ending.error is None else Kind.NOT_APPLIED
 
-    patch.setattr("agent_saga.engine.protocol.kind_of", kind)
+    patch.setattr("agent_saga.engine.attempts.kind_of", kind)
 
 
 def intent_after_the_effect(patch: Any) -> None:
