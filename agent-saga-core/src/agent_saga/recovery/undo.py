@@ -326,7 +326,22 @@ def known(path: str, saga: str) -> Found:
 
 
 def _check(place: Place, found: Found, *, leave_the_rest: bool, to: str | None) -> None:
-    log = place.wal.path
+    """Refuse an undo that must not begin; runs nothing."""
+    _check_state(found, place.wal.path)
+    _check_goes_on(found, to, place.wal.path)
+    steps = plan(place.engine, found, to).steps
+    begun = found.view.state is not SagaState.COMMITTED
+    if to is not None and not begun and all(step.what == "leave" for step in steps):
+        raise UndoRefused(
+            f"Nothing of saga {found.id} is left to undo after that step.",
+            fix=show_command(found.id, place.wal.path),
+        )
+    if not leave_the_rest:
+        _check_all_can(place.engine, found, steps)
+
+
+def _check_state(found: Found, log: str) -> None:
+    """Refuse a saga that is not committed, or that nobody can tell about."""
     if found.problems:
         raise UndoRefused(
             f"The records of the saga cannot be trusted: {found.problems[0]}.",
@@ -342,27 +357,26 @@ def _check(place: Place, found: Found, *, leave_the_rest: bool, to: str | None) 
             f"Saga {found.id} is {found.view.state.value}; only a committed saga is undone later.",
             fix=where_to_look(found.view, log),
         )
+
+
+def _check_goes_on(found: Found, to: str | None, log: str) -> None:
+    """Refuse to undo all of a saga while it is being undone up to a step."""
     if found.view.undo_to and to is None:
         raise UndoRefused(
             f"Saga {found.id} is being undone up to the step {found.view.undo_to}; that was "
             "interrupted.",
             fix=f"Finish that first: --to {found.view.undo_to}, or {recover_command(log)}",
         )
-    steps = plan(place.engine, found, to).steps
-    begun = found.view.state is not SagaState.COMMITTED
-    if to is not None and not begun and all(step.what == "leave" for step in steps):
-        raise UndoRefused(
-            f"Nothing of saga {found.id} is left to undo after that step.",
-            fix=show_command(found.id, log),
-        )
-    if leave_the_rest:
-        return
+
+
+def _check_all_can(engine: Engine, found: Found, steps: list[Planned]) -> None:
+    """Refuse to begin where not every step can be undone."""
     cannot = [step for step in steps if step.what == "cannot"]
     if cannot:
         reasons = "; ".join(f"{step.tool}: {step.detail}" for step in cannot)
         raise UndoRefused(
             f"Saga {found.id} cannot be undone completely: {reasons}.",
-            fix=f"{_modules(place.engine, found, cannot)}--leave-the-rest undoes what can be "
+            fix=f"{_modules(engine, found, cannot)}--leave-the-rest undoes what can be "
             "undone in order, and lets the rest stand.",
         )
 
