@@ -15,7 +15,7 @@ from recovery.conftest import SAGA, Log
 
 from agent_saga import RecoveryDaemon
 from agent_saga.domain.records import Ev
-from agent_saga.errors import StateError
+from agent_saga.errors import ConfigurationError, StateError
 from agent_saga.recovery.notices import PREFIX, Notices
 from agent_saga.recovery.queue import cases_in
 from agent_saga.state.address import open_state
@@ -116,6 +116,25 @@ def test_one_that_fails_is_told_again_by_the_same_daemon_later(
 
 
 @pytest.mark.guarantee("NOTIFY-1")
+@pytest.mark.guarantee("NOTIFY-1")
+def test_one_that_would_have_to_be_awaited_has_told_nobody(
+    log: Log, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[Any] = []
+
+    async def mail(case: Any) -> None:
+        told.append(case)
+
+    with pytest.raises(ConfigurationError, match="asynchronous"):
+        RecoveryDaemon(log.path, notifiers={"mail": mail})
+    orphan(log)
+    daemon(log, mail=lambda case: mail(case)).sweep()  # noqa: PLW0108 - it hides what it is
+    assert not told
+    assert "give a plain function" in caplog.text
+    daemon(log, mail=told.append).sweep()
+    assert [one.saga for one in told] == [SAGA], "who was not told is told later"
+
+
 def test_one_that_hangs_stops_neither_the_pass_nor_the_others(log: Log) -> None:
     orphan(log)
     orphan(log, "another")

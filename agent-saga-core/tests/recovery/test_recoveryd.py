@@ -60,12 +60,16 @@ def test_the_health_file_tells_time_and_counts(log, world, tmp_path):
     told = json.loads(health.read_text())
     assert before <= told.pop("time") <= time.time()
     assert told == {
+        "log": str(log.path),
+        "no_log": False,
         "failed": False,
         "not_settled": 1,
         "needs_human": 1,
         "waiting": 0,
+        "skipped": 0,
         "damages": 0,
         "missing_handlers": [],
+        "untold": "",
     }
     assert [path.name for path in tmp_path.iterdir() if "health" in path.name] == ["health.json"]
 
@@ -107,7 +111,8 @@ def test_a_saga_whose_inverse_is_missing_waits_and_is_told_while_others_go_on(
 
 def test_the_health_file_names_the_inverses_that_sagas_wait_for(tmp_path):
     health = tmp_path / "health.json"
-    _write_health(health, Result([Recovered("s", "n", "waiting", "why")], 0, ("shop.refund",)))
+    result = Result([Recovered("s", "n", "waiting", "why")], 0, ("shop.refund",))
+    _write_health(health, tmp_path, result)
     assert json.loads(health.read_text())["missing_handlers"] == ["shop.refund"]
 
 

@@ -16,6 +16,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from agent_saga.cli.exits import Exit
+from agent_saga.cli.output import printable
 from agent_saga.domain.commands import recover_command
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def to_the_end(path: Path) -> Iterator[None]:
     """
     before = {name: getattr(os, name) for name in ("_exit", *_REPLACE)}
     here = os.getpid()
-    told = f"{_TOLD}{recover_command(str(path))}\n".encode()
+    told = f"{_TOLD}{printable(recover_command(str(path)))}\n".encode()
     os._exit = _ending(before["_exit"], here, told)  # type: ignore[assignment]
     for name in _REPLACE:
         setattr(os, name, _replacing(before[name], here))

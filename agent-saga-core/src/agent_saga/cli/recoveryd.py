@@ -9,7 +9,9 @@ Rules of this part:
   told in the health file, and the others go on. `--once` is refused if it could do nothing else.
 - A pass that fails is logged, and the next one is made; only `--once` ends with its error.
 - The health file, if asked for, is rewritten after every pass with its time and counts; a watcher
-  judges by its age, and by `failed`.
+  judges by its age, and by `failed`. A pass that came to no end of its own says so (`skipped`), and
+  so does one that could not tell what the log has lost (`untold`). While nothing stands at the path
+  it says that (`no_log`): a path with a slip of the pen looks the same for ever.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from agent_saga.cli.options import import_option, leave_missing_option
 from agent_saga.cli.place import existing_log, is_there, log_path
 from agent_saga.cli.recovering import check_handlers, opened
 from agent_saga.domain.durations import YEAR
+from agent_saga.errors import AgentSagaError
 from agent_saga.observe.logging import configure_logging
 
 if TYPE_CHECKING:
@@ -102,7 +105,7 @@ def program(
 
     def told(result: Result | None) -> None:
         if health is not None:
-            _write_health(health, result)
+            _write_health(health, path, result)
 
     by = "saga-recoveryd"
     told_too = {} if notify is None else {notifying.NAME: notifying.program(notify)}
@@ -138,16 +141,31 @@ def _stop_on_signals(daemon: RecoveryDaemon) -> None:
         signal.signal(hangup, stop)
 
 
-def _write_health(path: Path, result: Result | None) -> None:
+def _stands(path: Path) -> bool:
+    """Say whether anything stands at the log's path; what it is the pass has told."""
+    try:
+        return is_there(path)
+    except AgentSagaError:
+        return True
+
+
+def _write_health(path: Path, watched: Path, result: Result | None) -> None:
     """Write the state of the last pass; one that cannot be written grows old, which tells too."""
-    health: dict[str, object] = {"time": time.time(), "failed": result is None}
+    health: dict[str, object] = {
+        "time": time.time(),
+        "log": str(watched),
+        "no_log": not _stands(watched),
+        "failed": result is None,
+    }
     if result is not None:
         health |= {
             "not_settled": len(result.sagas),
             "needs_human": len(result.needs_human),
             "waiting": len(result.waiting),
+            "skipped": result.skipped,
             "damages": result.damages,
             "missing_handlers": list(result.missing),
+            "untold": result.untold,
         }
     fresh = path.with_name(f".{path.name}.new")
     try:

@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 
+from agent_saga.domain.durations import shown
 from agent_saga.errors import ConfigurationError
 from agent_saga.observe.correlation import CorrelationFilter
 
@@ -30,6 +32,7 @@ __all__ = ["LIBRARY_LOGGER", "JsonFormatter", "TextFormatter", "configure_loggin
 
 LIBRARY_LOGGER: Final = "agent_saga"
 _FORMATS: Final = ("text", "json")
+_LOGGERS: Final = f"Give a list: loggers=('{LIBRARY_LOGGER}', 'my_agent')."
 
 
 class _OurHandler(logging.StreamHandler[Any]):
@@ -55,14 +58,26 @@ def configure_logging(
         The handler, so that it can be removed again.
 
     Raises:
-        ConfigurationError: the format or level is unknown, or the root logger was named.
+        ConfigurationError: the format or level is unknown, the root logger was named, or something
+            else that was given cannot be used.
     """
     if format not in _FORMATS:
         raise ConfigurationError(f"{format!r} is no log format.", fix="Use 'text' or 'json'.")
+    if isinstance(loggers, str) or not isinstance(loggers, Collection):
+        raise ConfigurationError(
+            f"loggers= takes names of loggers, not {shown(loggers)}.", fix=_LOGGERS
+        )
+    if not all(isinstance(name, str) for name in loggers):
+        raise ConfigurationError(f"{shown(loggers)} are no names of loggers.", fix=_LOGGERS)
     if not all(loggers) or "root" in loggers:
         raise ConfigurationError(
             "The root logger belongs to the program; configure_logging leaves it alone.",
             fix="Name the loggers that should carry the ids.",
+        )
+    if stream is not None and not callable(getattr(stream, "write", None)):
+        raise ConfigurationError(
+            f"stream= takes an open text file, not {shown(stream)}.",
+            fix="Leave it out for the error stream.",
         )
     handler = _OurHandler(stream)
     handler.addFilter(CorrelationFilter())

@@ -9,14 +9,14 @@ What it does changes nothing about the case.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from agent_saga.errors import ConfigurationError
 from agent_saga.plugins.callables import is_async_callable
 from agent_saga.plugins.named import NamedRegistry
 from agent_saga.plugins.ownership import owner_of
 
-__all__ = ["Case", "Notifier", "NotifierRegistry"]
+__all__ = ["Case", "Notifier", "NotifierRegistry", "check_notifier"]
 
 
 class Case(NamedTuple):
@@ -43,6 +43,22 @@ class Case(NamedTuple):
 
 Notifier = Callable[[Case], object]
 
+_FIX: Final = "Give a plain function; it runs on a thread of its own and may wait."
+
+
+def check_notifier(name: str, notifier: Notifier) -> None:
+    """Refuse what tells nobody when it is called.
+
+    Raises:
+        ConfigurationError: it cannot be called, or is asynchronous.
+    """
+    if not callable(notifier):
+        raise ConfigurationError(f"A notifier is a function, not {notifier!r}.")
+    if is_async_callable(notifier):
+        raise ConfigurationError(
+            f"The notifier {name!r} is asynchronous, and nothing would await it.", fix=_FIX
+        )
+
 
 class NotifierRegistry(NamedRegistry[Notifier]):
     """The notifiers of this process, by name."""
@@ -61,11 +77,5 @@ class NotifierRegistry(NamedRegistry[Notifier]):
             ConfigurationError: it cannot be called, or is asynchronous.
             DuplicateName: another notifier has this name; the message names both owners.
         """
-        if not callable(notifier):
-            raise ConfigurationError(f"A notifier is a function, not {notifier!r}.")
-        if is_async_callable(notifier):
-            raise ConfigurationError(
-                f"The notifier {name!r} is asynchronous, and nothing would await it.",
-                fix="Give a plain function; it runs on a thread of its own and may wait.",
-            )
+        check_notifier(name, notifier)
         self.put(name, notifier, owner_of(notifier))

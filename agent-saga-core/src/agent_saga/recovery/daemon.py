@@ -70,12 +70,14 @@ class Result(NamedTuple):
         damages: how many places of the log cannot be read.
         missing: the names of inverses that are not registered here, and that sagas wait for.
         untold: why nobody can tell which sagas the log has lost as a whole; empty if that is known.
+        skipped: how many sagas it did not come to, since it was told to stop.
     """
 
     sagas: list[Recovered]
     damages: int
     missing: tuple[str, ...] = ()
     untold: str = ""
+    skipped: int = 0
 
     @property
     def needs_human(self) -> list[Recovered]:
@@ -84,9 +86,9 @@ class Result(NamedTuple):
 
     @property
     def clean(self) -> bool:
-        """Whether nothing waits, nothing needs a person, and nothing stands of what was undone."""
+        """Whether it came to all, nothing waits, needs a person, or stands of what was undone."""
         stands = any(one.needs_human or one.stands for one in self.sagas)
-        return not (stands or self.damages or self.waiting or self.untold)
+        return not (stands or self.damages or self.waiting or self.untold or self.skipped)
 
     @property
     def waiting(self) -> list[Recovered]:
@@ -149,17 +151,27 @@ class Daemon:
         self._again: dict[str, _Again] = {}
         self._undo_held = False
         self._stop = threading.Event()
+        self._stops = 0
 
-    def sweep(self, *, patient: bool, undo_held: bool = False) -> Result:
+    def sweep(
+        self,
+        *,
+        patient: bool,
+        undo_held: bool = False,
+        stopped: Callable[[], bool] | None = None,
+    ) -> Result:
         """Make one pass.
 
         Args:
             patient: wait for calls that may still arrive; otherwise they are left for a later pass.
             undo_held: undo also what is held for its program to go on with.
+            stopped: says whether to end it early; when not given, whether `stop` is called while it
+                is made.
 
         Raises:
             WALError: the directory as a whole is no log that can be read.
         """
+        before = self._stops
         self._dead = dead_writers(self.path, known=self._dead)
         found = survey(self.path, dead=self._dead, keep=True)
         untold = self._proofs.add_vanished(self.path, found)
@@ -172,19 +184,24 @@ class Daemon:
                 self._owner_dead_since(saga)
         self._undo_held = undo_held
         known, self._missing = self._missing, {}
-        done = [self._recovered(saga, patient=patient) for saga in _in_order(found)]
+        done, left = [], _in_order(found)
+        stopped = stopped or (lambda: self._stops != before)
+        while left and not (stopped() or interrupts.asked_to_stop()):
+            done.append(self._recovered(left.pop(0), patient=patient))
         result = Result(
             [one for one in done if one is not None],
             len([damage for damage in found.damages if damage.kind != "torn-tail"]),
             tuple(sorted(set().union(*self._missing.values()))),
             untold,
+            len(left),
         )
         self._tell(result)
         self._tell_missing(result, known)
         if self._notices is not None:
             seen = [(one.saga, one.outcome, one.reason) for one in result.needs_human]
             self._notices.tell(self.path, seen)
-        note_pass(self.path, self._by)
+        if not result.skipped:
+            note_pass(self.path, self._by)
         return result
 
     def run(self, interval: float, after: Callable[[Result | None], object] | None = None) -> None:
@@ -197,7 +214,7 @@ class Daemon:
         while not self._stop.is_set():
             result: Result | None = None
             try:
-                result = self.sweep(patient=False)
+                result = self.sweep(patient=False, stopped=self._stop.is_set)
             except Exception:  # whatever it is, the next pass may go well
                 log.exception("a pass over the log %s failed; trying again", self.path)
             if after is not None:
@@ -205,7 +222,8 @@ class Daemon:
             self._stop.wait(interval)
 
     def stop(self) -> None:
-        """End `run`, and a pass that is being made, after the saga that is being recovered."""
+        """End `run` for good, and a pass that is being made; the saga in hand is finished."""
+        self._stops += 1
         self._stop.set()
 
     def _forget_all_but(self, found: Survey) -> None:
@@ -215,8 +233,6 @@ class Daemon:
         }
 
     def _recovered(self, found: Found, *, patient: bool) -> Recovered | None:
-        if self._stop.is_set() or interrupts.asked_to_stop():
-            return None
         name = found.view.name
         try:
             if recoverable(found) or unsettled(found):

@@ -14,6 +14,7 @@ Rules of this part:
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
@@ -141,10 +142,19 @@ class Notices:
 
 def _made(notifier: Notifier, case: Case) -> Ending:
     try:
-        notifier(case)
+        answer = notifier(case)
     except BaseException as error:
         return Ending(error=error)
-    return Ending()
+    return Ending(error=_unawaited(answer))
+
+
+def _unawaited(answer: object) -> BaseException | None:
+    """Return what is wrong with an answer that somebody would have to await: nobody was told."""
+    if not inspect.isawaitable(answer):
+        return None
+    if inspect.iscoroutine(answer):
+        answer.close()
+    return TypeError("it returned something to be awaited, and told nobody; give a plain function")
 
 
 def _told_of(doc: Doc | None, case: Found) -> frozenset[str]:

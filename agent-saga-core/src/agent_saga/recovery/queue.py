@@ -260,6 +260,6 @@ def said(reason: str) -> str:
     Raises:
         RecoveryError: it is blank.
     """
-    if not seen(reason.strip()):
+    if not isinstance(reason, str) or not seen(reason.strip()):
         raise RecoveryError("A reason is needed; it is recorded.", fix="Say why: --reason '…'.")
     return reason.strip()

@@ -16,11 +16,13 @@ from agent_saga.controls.installed import INSTALLED
 from agent_saga.controls.limits.chosen import limit_store_for
 from agent_saga.controls.switch.kill_switch import KillSwitch
 from agent_saga.domain.clock import SYSTEM_CLOCK
+from agent_saga.domain.durations import shown
 from agent_saga.engine.options import BoundaryOptions
 from agent_saga.engine.pool import ToolPool
 from agent_saga.engine.ports import Engine
 from agent_saga.engine.saga import Saga
 from agent_saga.engine.timing import Timing
+from agent_saga.errors import ConfigurationError
 from agent_saga.observe.metrics import process_metrics
 from agent_saga.plugins.process import process_plugins
 from agent_saga.plugins.registry import process_handlers
@@ -49,6 +51,9 @@ class Runtime:
         gate: judges calls; one that lets through all but IRREVERSIBLE calls when not given.
         settings: how to run; read from the environment when not given.
         recovers: it is recovery's own, which needs nobody to tell it what was left.
+
+    Raises:
+        ConfigurationError: the settings are none.
     """
 
     def __init__(
@@ -59,6 +64,11 @@ class Runtime:
         settings: Settings | None = None,
         recovers: bool = False,
     ) -> None:
+        if settings is not None and not isinstance(settings, Settings):
+            raise ConfigurationError(
+                f"settings= takes a Settings, not {shown(settings)}.",
+                fix="Leave it out to read them from the environment.",
+            )
         self._recovers = recovers
         self._wal = wal
         self._gate = gate

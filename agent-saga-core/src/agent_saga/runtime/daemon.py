@@ -39,6 +39,14 @@ from agent_saga.recovery.survey import Found, survey
 from agent_saga.recovery.undo import Plan, check_undo, known, plan, undo_later
 from agent_saga.recovery.vanished import KnownSagas
 from agent_saga.runtime.composition import Runtime
+from agent_saga.runtime.daemon_given import (
+    called_after,
+    flag,
+    name_given,
+    notifiers_given,
+    text,
+    told_given,
+)
 from agent_saga.runtime.settings import Settings
 from agent_saga.state.address import open_state
 from agent_saga.state.base import StateStore
@@ -65,11 +73,14 @@ class RecoveryDaemon:
         leave_missing: of a saga of which inverses are not registered here, undo what came after
             them, and leave them and what came before to a human; otherwise such a saga waits.
 
+    Its methods too refuse with ConfigurationError what is of another kind than they take.
+
     Attributes:
         leave_missing: as given.
 
     Raises:
-        ConfigurationError: the log is not one in files.
+        ConfigurationError: the log is not one in files, or something else that was given cannot be
+            used.
     """
 
     def __init__(
@@ -82,6 +93,8 @@ class RecoveryDaemon:
         notifiers: Mapping[str, Notifier] | None = None,
         leave_missing: bool = True,
     ) -> None:
+        told, own = told_given(told), notifiers_given(notifiers)
+        by, leave_missing = name_given(by), flag("leave_missing=", leave_missing)
         given = os.fspath(path_or_wal) if isinstance(path_or_wal, os.PathLike) else path_or_wal
         self._runtime = Runtime(wal=given, settings=settings, recovers=True)
         wal = self._runtime.wal
@@ -93,7 +106,6 @@ class RecoveryDaemon:
         self.leave_missing = leave_missing
         self._store: StateStore | None = None
         self._proofs = Proofs(KnownSagas(self._opened))
-        own = dict(notifiers or {})
 
         def everybody() -> dict[str, Notifier]:
             return {**process_plugins().notifiers.as_mapping(), **own}
@@ -154,6 +166,7 @@ class RecoveryDaemon:
         A pass that fails is logged, and the next one is made; it raises only what `after` raises.
         """
         interval = seconds("interval=", interval, zero=True)
+        after = called_after(after)
 
         def then(result: Result | None) -> object:
             self._handed_back(result)
@@ -162,7 +175,11 @@ class RecoveryDaemon:
         return _either(lambda: self._daemon.run(interval, then))
 
     def stop(self) -> None:
-        """End `watch` after the saga that is being recovered; safe from any thread."""
+        """End `watch` for good, and a pass that is being made; safe from any thread.
+
+        The saga that is being recovered is finished. A pass that was cut short is not clean, and
+        tells how many sagas it `skipped`.
+        """
         self._daemon.stop()
 
     def close(self) -> None:
@@ -199,9 +216,11 @@ class RecoveryDaemon:
         Crash: what was announced is in the log; the same call, or recovery, goes on and repeats
         nothing. Fails closed.
         """
+        saga, rest = text("saga", saga), flag("leave_the_rest=", leave_the_rest)
+        to = None if to is None else text("to=", to)
 
         def undone() -> Recovered:
-            place, rest = self._place(), leave_the_rest
+            place = self._place()
             return undo_later(place, saga, by=by, reason=reason, leave_the_rest=rest, to=to)
 
         return _either(undone)
@@ -284,7 +303,8 @@ class RecoveryDaemon:
             Quarantined: a person has quarantined it.
             WALError, StateError: something could not be read.
         """
-        check_undo(self._place(), saga, leave_the_rest=leave_the_rest, to=to)
+        to = None if to is None else text("to=", to)
+        check_undo(self._place(), text("saga", saga), leave_the_rest=leave_the_rest, to=to)
 
     def plan(self, saga: str, *, to: str | None = None) -> Plan:
         """Return what undoing a saga, or what came after one of its steps, would do; runs nothing.
@@ -300,7 +320,9 @@ class RecoveryDaemon:
             UndoRefused: the log has no such saga, or the saga no such step.
             WALError: the log cannot be read.
         """
-        found = self._proofs.proved(self._daemon.path, known(self._daemon.path, saga))
+        to = None if to is None else text("to=", to)
+        found = known(self._daemon.path, text("saga", saga))
+        found = self._proofs.proved(self._daemon.path, found)
         return plan(self._runtime.engine(), found, to)
 
     def _proved(self, asked: Callable[[Found], bool]) -> list[Found]:
@@ -333,7 +355,7 @@ class RecoveryDaemon:
 
         Crash: what was announced is in the log; recovery goes on and repeats nothing. Fails closed.
         """
-        return retry_case(self._place(), saga, by=by)
+        return retry_case(self._place(), text("saga", saga), by=by)
 
     def close_case(self, saga: str, *, by: str, reason: str) -> None:
         """Record that a person has dealt with a case; nothing is run.
@@ -351,7 +373,7 @@ class RecoveryDaemon:
 
         Crash: the case is closed, or it is not. Fails closed.
         """
-        close_case(self._place(), saga, by=by, reason=reason)
+        close_case(self._place(), text("saga", saga), by=by, reason=reason)
 
 
 def _either(work: Callable[[], T]) -> Any:

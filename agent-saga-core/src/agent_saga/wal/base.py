@@ -19,11 +19,12 @@ import weakref
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_saga.domain.durations import CENTURY, seconds
+from agent_saga.domain.durations import CENTURY, seconds, shown
 from agent_saga.domain.leaving import UNDO_WINDOW
 from agent_saga.domain.records import Ev
 from agent_saga.errors import (
     CompactionRefused,
+    ConfigurationError,
     SagaFenced,
     SagaForked,
     WALError,
@@ -67,6 +68,9 @@ class BaseWAL(Durability):
             starts a sync that nobody asked for.
         mark_after: seconds of quiet after a sync before its watermark is written.
 
+    Raises:
+        ConfigurationError: an argument cannot be used.
+
     Attributes:
         address: where the log is, as `open_wal` takes it.
         capabilities: what the backend can do.
@@ -88,10 +92,16 @@ class BaseWAL(Durability):
         max_unsynced: int = 32 * 1024 * 1024,
         mark_after: float = 0.05,
     ) -> None:
+        if not isinstance(policy, BackpressurePolicy):
+            raise ConfigurationError(f"policy= takes a BackpressurePolicy, not {shown(policy)}.")
+        if type(max_unsynced) is not int or max_unsynced < 1:
+            raise ConfigurationError(
+                f"max_unsynced= is a number of bytes above zero, not {shown(max_unsynced)}."
+            )
         self.policy = policy
-        self.stall_after = stall_after
+        self.stall_after = seconds("stall_after=", stall_after)
         self.max_unsynced = max_unsynced
-        self.mark_after = mark_after
+        self.mark_after = seconds("mark_after=", mark_after, zero=True)
         self._observers = []
         self._forked = False
         self._reset()

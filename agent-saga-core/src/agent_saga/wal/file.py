@@ -15,8 +15,9 @@ import os
 import platform
 from typing import TYPE_CHECKING, Any, Final
 
+from agent_saga.domain.durations import shown
 from agent_saga.domain.records import Ev
-from agent_saga.errors import WALPathError
+from agent_saga.errors import ConfigurationError, WALPathError
 from agent_saga.wal.base import BaseWAL, Batch, Capabilities
 from agent_saga.wal.compaction import Compacted, compact
 from agent_saga.wal.directory import (
@@ -43,6 +44,17 @@ __all__ = ["AsyncWAL", "FileWAL"]
 _SEAL_ROOM: Final = 1024
 
 
+def _checked(path: str | os.PathLike[str]) -> str:
+    """Return a path that may be one of a log."""
+    told = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(told, str) or not told or "\0" in told:
+        raise ConfigurationError(
+            f"FileWAL takes the path of the log's directory, not {shown(path)}.",
+            fix="Give a text or a Path, such as FileWAL('agent-saga.wal').",
+        )
+    return told
+
+
 class FileWAL(BaseWAL):
     """A write-ahead log in a directory.
 
@@ -52,6 +64,9 @@ class FileWAL(BaseWAL):
         port: the system calls (tests inject faults here).
         force: accept a network file system, when only one host ever uses it.
         options: see `BaseWAL`.
+
+    Raises:
+        ConfigurationError: an argument can be none.
 
     Raises (at the first record):
         WALPathError: the path cannot hold a log; the message says what to do.
@@ -65,8 +80,13 @@ class FileWAL(BaseWAL):
         force: bool = False,
         **options: Any,
     ) -> None:
-        self.path = os.path.abspath(path)
+        self.path = os.path.abspath(_checked(path))
         self.address = f"file:{self.path}"
+        if port is not None and not isinstance(port, OsPort):
+            raise ConfigurationError(
+                f"port= takes an OsPort, not {shown(port)}.",
+                fix="Leave it out; only tests give one, to inject faults.",
+            )
         self.port = OsPort() if port is None else port
         self.force = force
         self.capabilities = Capabilities(

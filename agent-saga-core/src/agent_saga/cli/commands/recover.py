@@ -65,7 +65,7 @@ def command(
         result = daemon.recover_all(undo_held=undo_held)
     if as_json:
         sagas = as_document(result.sagas)
-        told = {"damages": result.damages, "untold": result.untold}
+        told = {"damages": result.damages, "untold": result.untold, "skipped": result.skipped}
         say_json({"log": str(path), "sagas": sagas, **told})
     else:
         say(f"Log: {printable(path)}", *result_lines(result.sagas), _summary(result))
@@ -78,6 +78,8 @@ def _summary(result: Result) -> str:
     for one in result.sagas:
         count[one.outcome] += 1
     told = [f"{number} {_COUNTED.get(outcome, outcome)}" for outcome, number in count.items()]
+    if result.skipped:
+        told.append(f"{counted(result.skipped, 'saga')} not looked at")
     if result.untold:
         told.append(printable(result.untold))
     if result.damages:
