@@ -19,7 +19,7 @@ from agent_saga import AgentKit, SagaSuspended, compensator
 from agent_saga.domain.effective import facts_of
 from agent_saga.domain.records import Ev
 from agent_saga.plugins.registry import process_handlers
-from agent_saga.runtime import identified
+from agent_saga.runtime import resuming
 from agent_saga.wal.reader import records
 
 HANDLERS = """
@@ -216,14 +216,14 @@ def test_a_saga_that_is_resumed_is_given_up_by_an_interrupt(
     kit = AgentKit("resumed", wal=str(tmp_path / "log"))
     with pytest.raises(SagaSuspended), kit.transaction(saga_id="x") as saga:
         saga.suspend("waits")
-    real = identified._let_replay
+    real = resuming._let_replay
 
     def interrupted(*given: Any) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         real(*given)
 
     with monkeypatch.context() as patched:
-        patched.setattr(identified, "_let_replay", interrupted)
+        patched.setattr(resuming, "_let_replay", interrupted)
         with pytest.raises(KeyboardInterrupt), kit.transaction(saga_id="x", resume=True):
             raise AssertionError("it was not to begin")
     with kit.transaction(saga_id="x", resume=True) as saga:

@@ -30,7 +30,7 @@ from agent_saga.errors import (
     SagaUnwinding,
 )
 from agent_saga.recovery.claim import claimed
-from agent_saga.runtime import identified as resuming
+from agent_saga.runtime import resuming
 from agent_saga.wal.encoding import masked
 
 pytestmark = pytest.mark.anyio

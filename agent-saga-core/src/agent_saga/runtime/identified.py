@@ -4,15 +4,7 @@ Rules of this part:
 
 - The store grants an id once, atomically, before the log says anything; so of two processes that
   begin the same id, one is refused.
-- Resuming takes the recorded saga over like recovery does: only if it was suspended or released,
-  or if its owner is dead. A saga that is being undone is not resumed, nor is one whose suspension
-  was to end in undoing and is over. One that has ended is only read.
-- A saga of which records are lost, damaged or stale is not resumed: what they told would be done
-  again.
-- That it was resumed is durable before anything else happens in it: from then on it is a living
-  process's.
-- A run may go another way after a recorded step: see `forking`.
-- What a savepoint was undoing when its process died is undone first.
+- How one that is in the log is gone on with: see `resuming`.
 - If the id was granted and the log has nothing of it, its first owner died, or ended its boundary,
   before its first step: the saga begins under a new epoch. If that owner's log is gone or damaged,
   nobody knows, and the id is refused.
@@ -24,25 +16,10 @@ import re
 import threading
 
 from agent_saga.domain import identity
-from agent_saga.domain.commands import (
-    queue_command,
-    quoted,
-    recover_command,
-    show_command,
-    told_command,
-)
-from agent_saga.domain.effective import facts_of
-from agent_saga.domain.lifecycle import SagaState, ScopeState, StepState
-from agent_saga.domain.records import Ev
-from agent_saga.engine import active, journal
-from agent_saga.engine.drive_sync import SyncDriver
+from agent_saga.engine import active
 from agent_saga.engine.options import BoundaryOptions
 from agent_saga.engine.ports import Engine
-from agent_saga.engine.replay import Replay
 from agent_saga.engine.saga import Saga
-from agent_saga.engine.scope import Scope
-from agent_saga.engine.step import Step
-from agent_saga.engine.unwind import unwind
 from agent_saga.errors import (
     ClaimRefused,
     ConfigurationError,
@@ -50,18 +27,12 @@ from agent_saga.errors import (
     ForkRefused,
     RecoveryError,
     SagaClosed,
-    SagaUnwinding,
-    StateError,
 )
-from agent_saga.observe.logger import logger
-from agent_saga.recovery.claim import Place, claimed
-from agent_saga.recovery.hold import forget
+from agent_saga.recovery.claim import Place
 from agent_saga.recovery.proofs import Proofs
-from agent_saga.recovery.rebuild import rebuilt
 from agent_saga.recovery.survey import Found, look
-from agent_saga.recovery.suspended import overdue
 from agent_saga.recovery.vanished import KnownSagas
-from agent_saga.runtime.forking import finish_leaving, fork_of, leave
+from agent_saga.runtime.resuming import resumed
 from agent_saga.state.base import StateStore
 from agent_saga.state.claims import Claim, claim_key, keys_of, open_saga, over, raise_epoch
 from agent_saga.state.document import Doc
@@ -71,12 +42,8 @@ from agent_saga.wal.file import FileWAL
 from agent_saga.wal.reader import scan_writer
 from agent_saga.wal.takeover import dead_owner, has_left, opening_of
 
-log = logger("agent_saga.recovery")
-
-_GOES_ON = frozenset({SagaState.RUNNING, SagaState.SUSPENDED, SagaState.RELEASED})
 _OPAQUE = re.compile(r"\A[A-Za-z0-9_-]{16}\Z")
 
-_OPEN = (StepState.INTENT, StepState.UNKNOWN, StepState.ORPHANED, StepState.UNRESOLVED)
 _LONGEST = 300
 
 _beginning = threading.Lock()
@@ -116,7 +83,7 @@ def identified(engine: Engine, store: StateStore, options: BoundaryOptions) -> S
         return _begun(place, key, options)
     if not options.resume:
         raise _duplicate(key, found.view.state.value)
-    return _resumed(place, found, key, options)
+    return resumed(place, found, key, options)
 
 
 def _checked(key: object) -> str:
@@ -140,9 +107,6 @@ def _recorded(path: str, key: str, *, resume: bool) -> Found | None:
         if has_departed(path, saga):
             raise _departed(key, resume=resume)
     return None
-
-
-# --- beginning -----------------------------------------------------------------------------------
 
 
 def _begun(place: Place, key: str, options: BoundaryOptions) -> Saga:
@@ -201,7 +165,7 @@ def _after_a_false_start(
             raise _lost(key)
         if found is None:
             return _next_epoch(place, saga, held)
-    return _resumed(place, found, key, options)
+    return resumed(place, found, key, options)
 
 
 def _is_known(place: Place, writer: str) -> bool:
@@ -229,158 +193,6 @@ def _lost(key: str) -> RecoveryError:
         f"The saga {key!r} was begun before, and the log that knows of it is lost.",
         fix="Look at the world, then begin one under another saga_id.",
     )
-
-
-# --- resuming ------------------------------------------------------------------------------------
-
-
-def _resumed(place: Place, found: Found, key: str, options: BoundaryOptions) -> Saga:
-    if found.view.state not in _GOES_ON and found.view.state is not SagaState.UNWINDING:
-        _check_not_lost(place.proved(found), key, place.wal.path)
-        _refuse_fork(found, key, options, place.wal.path)
-        saga = _rebuilt(place, found, found.effective.epoch, key)
-        _let_replay(saga, options)
-        saga.root.shut()
-        saga.read_only = True
-        return saga
-
-    def check(now: Found) -> None:
-        _check_goes_on(now, key, place.wal.path)
-        fork_of(_rebuilt(place, now, now.effective.epoch, key), options)
-
-    with claimed(place, found.id, reason="resume", by="resume", check=check) as claim:
-        saga = _rebuilt(place, claim.found, claim.epoch, key)
-        fork = fork_of(saga, options)
-        seq = journal.resumed(saga, fork)
-        if fork is not None:
-            leave(saga, fork)
-        place.wal.wait_durable(seq)
-        place.wal.check_fence(saga.id, saga.epoch)
-        _forget_hold(place, saga.id)
-        _finish_undoing(saga)
-        finish_leaving(saga)
-        _let_replay(saga, options)
-    return saga
-
-
-def _check_not_lost(found: Found, key: str, log: str) -> None:
-    """Refuse to read a saga of which records are lost: it may have ended in another way.
-
-    Raises:
-        RecoveryError: so it is.
-    """
-    if found.lost:
-        raise RecoveryError(
-            f"The saga {key!r} cannot be resumed: {found.lost}.",
-            fix=f"Look at the world before anything is done: {show_command(found.id, log)}",
-        )
-
-
-def _refuse_fork(found: Found, key: str, options: BoundaryOptions, log: str) -> None:
-    if options.fork_at is not None:
-        undo = f"undo {quoted(found.id)} --to STEP --by NAME --reason WHY"
-        raise ForkRefused(
-            f"The saga {key!r} has ended ({found.view.state.value}); it cannot go another way.",
-            fix="Undo what came after a step, then begin a saga under another id: "
-            f"{told_command(undo, log)} --import MODULE",
-        )
-
-
-def _forget_hold(place: Place, saga: str) -> None:
-    """Clear what the store remembers of a crash; that it stays there does no harm."""
-    try:
-        forget(place.store, saga)
-    except StateError:
-        log.debug("since when saga %s was held could not be forgotten", saga, exc_info=True)
-
-
-def _check_goes_on(found: Found, key: str, log: str) -> None:
-    state = found.view.state
-    if found.problems:
-        raise RecoveryError(
-            f"The saga {key!r} cannot be resumed: {'; '.join(found.problems)}.",
-            fix=queue_command(found.id, log),
-        )
-    if state is SagaState.UNWINDING or _was_unwinding(found):
-        raise SagaUnwinding(
-            f"The saga {key!r} is being undone; it cannot be resumed.",
-            rule="unwinding",
-            reason="its boundary failed, or somebody undoes it",
-            fix=f"Begin one under another id; recovery undoes this one: {recover_command(log)}",
-        )
-    if state not in _GOES_ON:
-        raise ClaimRefused(f"The saga {key!r} has ended meanwhile.", fix="Resume it again.")
-    if overdue(found):
-        raise SagaClosed(
-            f"The saga {key!r} waited until its deadline and is to be undone; it cannot be "
-            "resumed any more.",
-            rule="deadline",
-            reason="the deadline of its suspension is over",
-            fix=f"Begin one under another id; recovery undoes this one: {recover_command(log)}",
-        )
-
-
-def _was_unwinding(found: Found) -> bool:
-    """Say whether a saga was released in the middle of its undoing."""
-    for record in reversed(found.effective.records):
-        if record.event == Ev.SAGA_RESUMED:
-            return False
-        if record.event == Ev.SAGA_UNWINDING and not facts_of(record).get("scope"):
-            return True
-    return False
-
-
-def _finish_undoing(saga: Saga) -> None:
-    """Undo what savepoints were undoing when their process died, the inner ones first."""
-    for scope in reversed(saga.root.subtree()):
-        if scope.state is ScopeState.UNWINDING and not saga.released:
-            protocol = unwind(scope, "its process died")
-            SyncDriver(saga.engine, shielded=True).drive(protocol)
-    if saga.released:
-        raise RecoveryError(
-            f"A savepoint of saga {saga.id} was being undone and could not be finished.",
-            fix=recover_command(saga.engine.wal.address),
-        )
-
-
-def _rebuilt(place: Place, found: Found, epoch: int, key: str) -> Saga:
-    now = place.engine.clock.monotonic()
-    saga = rebuilt(place.engine, found, epoch, dead_since=now)
-    saga.key = saga.key or key
-    return saga
-
-
-def _let_replay(saga: Saga, options: BoundaryOptions) -> None:
-    """Let the calls of the new run find the recorded steps, except those that were left."""
-    scopes = {scope.path: scope for scope in saga.root.subtree() if scope.path}
-    left, made = saga.abandoned.keys(), saga.calls_made
-    steps = list(saga.steps.values())
-    saga.replay = Replay(steps, scopes, left=left, made=made, whole=options.whole)
-    for step in saga.steps.values():
-        if step.keyed:
-            saga.keyed[step.key] = step
-        if _is_open(step):
-            saga.unsettled[step.id] = step
-    _skip_ordinals(saga)
-
-
-def _is_open(step: Step) -> bool:
-    """Say whether an equal call would be a blind retry, wherever it is made."""
-    return step.order is None and not step.tool.reversible and step.state in _OPEN
-
-
-def _skip_ordinals(saga: Saga) -> None:
-    """Let new steps be counted after the calls that the recorded run made."""
-    for step in saga.steps.values():
-        scope: Scope = step.scope
-        if step.keyed or not step.key:
-            continue
-        ordinals = scope.calls.get(step.tool.name)
-        if ordinals is None:
-            ordinals = identity.Ordinals(saga.id, scope.path, step.tool.name)
-            ordinals.go_on_after(saga.calls_made.get((scope.path, step.tool.name), 0))
-            scope.calls[step.tool.name] = ordinals
-        ordinals.go_on_after(int(step.key[-1]))
 
 
 def _departed(key: str, *, resume: bool) -> SagaClosed | DuplicateSaga:
