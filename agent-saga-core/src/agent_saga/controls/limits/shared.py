@@ -23,20 +23,20 @@ import functools
 import os
 import threading
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from agent_saga.controls.amounts import Number, add, text_of
+from agent_saga.controls.amounts import Number
 from agent_saga.controls.control import CallView, Surroundings, Use
-from agent_saga.controls.limits.asked import Asked, SharedTaken, asking, name_of
+from agent_saga.controls.limits.asked import SharedTaken, asking, name_of
 from agent_saga.controls.limits.count import Count
-from agent_saga.controls.limits.leases import Borrowing, Lease, Leases
+from agent_saga.controls.limits.leases import Borrowing, Leases
 from agent_saga.controls.limits.limit import Limit
 from agent_saga.controls.limits.moments import Moment, moment
+from agent_saga.controls.limits.taking import Answer, take
 from agent_saga.controls.limits.upkeep import META, is_kept_up, sweep, upkeep, usage_of
-from agent_saga.controls.limits.usage import Over, Usage, over
+from agent_saga.controls.limits.usage import Over, Usage
 from agent_saga.domain.clock import SYSTEM_CLOCK, Clock
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.errors import ConfigurationError, StateError
@@ -60,34 +60,6 @@ _PAUSES: Final = 100
 """How often a call that is over a limit looks whether the leases of others have ended."""
 
 _NONE: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
-
-
-class _Answer(NamedTuple):
-    """What a transaction decided.
-
-    Attributes:
-        taken: what the call holds now. overs: the limits that it is over; one of them is empty.
-        begun: the leases that were taken with it, by the keys of their counts.
-        lent: what others have leased of the counts that the call is over.
-    """
-
-    taken: Sequence[SharedTaken]
-    overs: Sequence[Over]
-    begun: Mapping[str, Lease]
-    lent: AbstractSet[str] = frozenset()
-
-
-def _overs(
-    name: str, approved: Container[str], asked: Sequence[Asked], counts: Sequence[Count]
-) -> list[Over]:
-    """Return the limits that a call would go over; what a human approved, or it holds, is none."""
-    return [
-        over(one.limit, one.scope, one.amount, count.window, count.axis.now)
-        for one, count in zip(asked, counts, strict=True)
-        if name not in count.held
-        and one.limit.name not in approved
-        and add(count.used, one.amount) > one.limit.most
-    ]
 
 
 class LimitStore:
@@ -161,7 +133,7 @@ class LimitStore:
         with self._noting:
             settled = {key: tuple(self._settled.get(key, ())) for key in keys}
         borrowing = self._leases.borrowing(keys)
-        rule = functools.partial(self._take, call, asked, settled, borrowing)
+        rule = functools.partial(take, call, asked, settled, borrowing, self._now, self._writer)
         use = self._when_ready(keys, rule, settled)
 
         def blocking() -> Any:
@@ -189,7 +161,7 @@ class LimitStore:
         return Use(blocking, awaiting)
 
     def _stored(
-        self, borrowing: Borrowing, answer: _Answer
+        self, borrowing: Borrowing, answer: Answer
     ) -> tuple[Sequence[SharedTaken], Sequence[Over]]:
         borrowing.stored(answer.begun)
         self._leases.outlived |= answer.lent
@@ -229,55 +201,6 @@ class LimitStore:
         return usage_of(self.state, self._now())
 
     # --- inside ----------------------------------------------------------------------------------
-
-    def _take(
-        self,
-        call: CallView,
-        asked: Sequence[Asked],
-        settled: Mapping[str, Sequence[str]],
-        borrowing: Borrowing,
-        docs: Docs,
-    ) -> Change[_Answer]:
-        """Take all that a call asks for, or nothing if it is over a limit.
-
-        It is the rule of one transaction: pure over the documents, and run again if it must be.
-
-        Args:
-            call: the call.
-            asked: what it asks of each count.
-            settled: the calls whose announcements are out, by count; they need no name any more.
-            borrowing: the leases that end, and what may be leased with it.
-            docs: the counts' documents.
-
-        Returns:
-            What was taken, or the limits that the call is over.
-        """
-        name = name_of(call.saga, call.step, call.generation)
-        now = self._now()
-        counts = [Count(docs[one.key], now, one.limit.window) for one in asked]
-        for one, count in zip(asked, counts, strict=True):
-            borrowing.hand_back(one.key, count)
-        overs = _overs(name, call.approved, asked, counts)
-        put: dict[str, Any] = {}
-        if overs:
-            for one, count in zip(asked, counts, strict=True):
-                if one.key in borrowing.ended:
-                    put[one.key] = count.document()
-            return Change(_Answer([], overs, {}, borrowing.lent(counts)), put)
-        stays = call.semantics is _REVERSIBLE
-        writer = self._writer()
-        begun: dict[str, Lease] = {}
-        for one, count in zip(asked, counts, strict=True):
-            for old in settled[one.key]:
-                count.settle(old)
-            most = text_of(one.limit.most)
-            count.about = {"limit": one.limit.name, "scope": one.label, "most": most}
-            count.take(name, one.amount, writer, stays=stays)
-            lease = borrowing.lease(one, count, now, writer)
-            if lease is not None:
-                begun[one.key] = lease
-            put[one.key] = count.document()
-        return Change(_Answer([one.taken for one in asked], [], begun), put)
 
     def _end_those_of_the_dead(self) -> None:
         """Let leases of processes that are proved dead count as used; nobody waits for them."""
