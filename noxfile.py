@@ -65,11 +65,13 @@ for _setting in ("UV_CONSTRAINT", "UV_BUILD_CONSTRAINT", "PIP_CONSTRAINT"):
     os.environ.setdefault(_setting, str(places.constraints(places.SHARED)))
 
 
-@nox.session(python=PYTHONS, tags=["ci", "full"])
+@nox.session(tags=["full"])
+@nox.parametrize("python", PYTHONS, ids=PYTHONS, tags=[["ci"] for _ in PYTHONS[:-1]] + [[]])
 def tests(session: nox.Session) -> None:
     """The core's tests, on every supported Python; the random and killing ones on the oldest.
 
-    What they look for does not depend on the version; the full matrix runs them on all.
+    What they look for does not depend on the version; the full matrix runs them on all. For a
+    change, the newest is tested by `wheels`: the same tests, on what would be released.
     """
     install(session, "test", packages=beside(CORE))
     pytest(session, *([tests_of(CORE)] if session.python == PYTHONS[0] else chosen(CORE)))

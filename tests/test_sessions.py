@@ -26,8 +26,8 @@ def sessions():
 
 def named(page):
     text = (tree.ROOT / page).read_text("utf-8")
-    calls = re.findall(r"nox (?:-s|--session)((?: (?!--)[\w.-]+)+)", text)
-    return {re.sub(r"-3\.\d+$", "", name) for call in calls for name in call.split()}
+    calls = re.findall(r'nox (?:-s|--session)((?: (?!--)"?[\w.()-]+"?)+)', text)
+    return {re.sub(r"\(.*\)$", "", name.strip('"')) for call in calls for name in call.split()}
 
 
 def test_every_promised_session_exists():
@@ -44,7 +44,7 @@ def test_tox_names_sessions_that_exist():
     environments = re.sub(r",\s*py\{[^}]*\}", "", parser["tox"]["env_list"])
     assert {name.strip() for name in environments.split(",")} <= sessions()
     for version in interpreters.SUPPORTED:
-        line = f"py{version.replace('.', '')}: nox --session tests-{version}"
+        line = f'py{version.replace(".", "")}: nox --session "tests({version})"'
         assert line in parser["testenv"]["commands"]
 
 
