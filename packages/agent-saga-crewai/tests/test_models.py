@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from types import SimpleNamespace
 
 import pytest
+from crewai.tools import tool
 from pydantic import BaseModel
 from scripted import Scripted, call
 
@@ -156,3 +158,24 @@ def test_a_question_is_known_by_what_it_says_and_not_by_ids():
     assert digest_of(asked("one")) == digest_of(asked("two"))
     assert digest_of(asked("one")) != digest_of(asked("one")[:1])
     assert digest_of("go") != digest_of("stop")
+
+
+def test_a_planner_is_asked_once_although_it_is_told_where_tools_lie_in_memory(shop):
+    plan = {"task_number": 1, "task": "go on", "plan": ", slowly"}
+    said = json.dumps({"list_of_plans_per_task": [plan]})
+
+    def crew(planner, *script):
+        @tool
+        def book(item: str) -> dict:
+            """Book an item."""
+            return shop.world.do(item)
+
+        planning = {"planning": True, "planning_llm": planner}
+        plain = shop.crew(*script, tools=[book, shop.fails], crew=planning)
+        return saga_agent(plain, shop.kit, tools=shop.declared)
+
+    assert crew(Scripted.of(said), SEAT, "done").kickoff(key="1").raw == "done"
+    again = Scripted.of(OSError("the planner is not asked again"))
+    assert crew(again).kickoff(key="1").raw == "done"
+    assert not again.seen
+    shop.world.assert_applied_once("seat")

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 from crewai.events import crewai_event_bus
+from crewai.events.event_context import get_current_parent_id
 from scripted import call
 
 from agent_saga import SagaAborted
@@ -45,6 +46,21 @@ def test_steps_waits_and_ends_are_told(shop):
     assert [one["waits"]["text"] for one in told if one["event"] == "saga_paused"] == ["now?"]
     [end] = ends
     assert (end.outcome, end.clean, end.undone) == ("ROLLED_BACK", True, ["book"])
+
+
+def test_runs_that_were_ended_leave_no_scope_of_events_open(shop):
+    """CrewAI leaves one open for each, and refuses to begin anything in the hundredth."""
+
+    def ended():
+        crew = shop.crew([call("fails", item="x")], "done")
+        run = saga_agent(crew, shop.kit, tools=shop.declared, on_tool_failure="rollback")
+        with pytest.raises(SagaAborted, match="no such item"):
+            run.kickoff()
+
+    ended()
+    before = get_current_parent_id()
+    ended()
+    assert get_current_parent_id() == before
 
 
 def test_a_listener_that_fails_changes_nothing(shop):

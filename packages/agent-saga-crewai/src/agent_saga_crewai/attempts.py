@@ -8,7 +8,8 @@ Rules of this part, in this order:
    and by which of such calls it is.
 3. A new attempt of an agent (after an error, or after a guardrail said no) may do again what the
    earlier attempts did: its equal calls are theirs, in order, and so are those in the bodies of its
-   tools, of whole crews that they run. Two equal calls of one attempt are two.
+   tools, of whole crews that they run and of agents that they delegate to. Two equal calls of one
+   attempt are two, and so are two equal tasks that are delegated in it.
 4. After a crash or a wait the run begins again: its equal calls are the recorded ones, in order.
    A flow that goes on after a human's feedback does not begin again: its calls are new ones.
 5. What an earlier part of a run did, and the part that began again did not, is not passed over:

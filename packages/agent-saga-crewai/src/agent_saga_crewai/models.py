@@ -13,6 +13,7 @@ Rules of this part:
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +26,7 @@ from agent_saga.engine.tool import declare
 from agent_saga.engine.wrap import Invocation
 from agent_saga.errors import RefusedError, ReplayConflict, ResultNotRecorded
 from agent_saga_crewai.attempts import attempts_of
+from agent_saga_crewai.effects import calling
 from agent_saga_crewai.place import call_of, digest_of
 from agent_saga_crewai.runs import current_run
 
@@ -57,13 +59,27 @@ def _attempting(agent: Any, execute: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(execute)
     def attempting(*args: Any, **kwargs: Any) -> Any:
         run = current_run()
-        if run is not None:
-            run.check()
-            task = args[0] if args else kwargs.get("task")
+        if run is None:
+            return execute(*args, **kwargs)
+        run.check()
+        task = args[0] if args else kwargs.get("task")
+        with _in_call(run, agent, task):
             run.begin(agent, task, getattr(agent, "crew", None))
-        return execute(*args, **kwargs)
+            return execute(*args, **kwargs)
 
     return attempting
+
+
+def _in_call(run: Run, agent: Any, task: Any) -> contextlib.AbstractContextManager[None]:
+    """Let the code inside be the body of the call by which another agent delegates a task."""
+    call = calling.get()
+    if call is None or task is None or call.task is task or _is_listed(task, call.crew):
+        return contextlib.nullcontext()
+    return run.delegated(agent, task, call)
+
+
+def _is_listed(task: Any, crew: Any) -> bool:
+    return any(one is task for one in getattr(crew, "tasks", None) or ())
 
 
 def sharing(given: Any, cls: type[Any]) -> Any:

@@ -8,14 +8,19 @@ Rules of this part:
   text.
 - A question to a model is known by what it says: by roles, texts and the calls in it, not by the
   ids of the calls.
+- Where an object lies in memory is no part of what is said: CrewAI asks a planner about tools as
+  Python shows them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+_ADDRESS: Final = re.compile(r" at 0x[0-9A-Fa-f]+")
 
 
 class Place(NamedTuple):
@@ -91,4 +96,5 @@ def first(*values: Any) -> Any:
 
 def digest(parts: Iterable[Any]) -> str:
     """Return a digest of plain data."""
-    return hashlib.sha256(json.dumps(list(parts), default=str).encode()).hexdigest()
+    text = _ADDRESS.sub("", json.dumps(list(parts), default=str))
+    return hashlib.sha256(text.encode()).hexdigest()

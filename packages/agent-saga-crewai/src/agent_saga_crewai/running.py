@@ -31,7 +31,7 @@ from agent_saga.kit.scopes import last_report
 from agent_saga_crewai.asking import Waiting, question_of
 from agent_saga_crewai.plans import Asked, Plan, planned
 from agent_saga_crewai.runs import Run
-from agent_saga_crewai.telling import run_ended, run_paused
+from agent_saga_crewai.telling import run_ended, run_paused, scopes_closed
 from agent_saga_crewai.works import Work, asked_at, waits
 
 __all__ = ["last_report", "saga_run", "saga_run_sync"]
@@ -167,7 +167,8 @@ class Ending:
     def of(self, run: Run) -> Iterator[None]:
         """Keep what CrewAI raises inside; let nothing of the run begin afterwards."""
         try:
-            yield
+            with scopes_closed():
+                yield
         except Exception as error:
             self._raised = error
         finally:

@@ -28,6 +28,7 @@ from agent_saga.engine.boundary import current_scope
 from agent_saga.errors import NoBoundary, one_line
 from agent_saga.kit.frameworks.declarations import checked
 from agent_saga_crewai.attempts import attempts_of
+from agent_saga_crewai.delegated import Delegated
 from agent_saga_crewai.place import Place, place_of
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ class Run:
         self._lock = threading.Lock()
         self._tasks: set[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = set()
         self._executions: dict[tuple[object, ...], tuple[object, Execution]] = {}
+        self._delegated = Delegated()
         self.effects: set[int] = set()
 
     # --- ending ----------------------------------------------------------------------------------
@@ -214,13 +216,32 @@ class Run:
         """
         around = _here()
         if task is not None or agent is None:
-            return around
+            return self._delegated.of(task) or around
         with self._lock:
             found = self._executions.get((around, id(agent)))
             if found is None or (executor is not None and found[0] is not executor):
                 found = (executor, Execution(around.method, around))
                 self._executions[around, id(agent)] = found
             return found[1]
+
+    @contextlib.contextmanager
+    def delegated(self, agent: Any, task: Any, call: Any) -> Iterator[None]:
+        """Let the code inside execute a task in the body of another agent's call.
+
+        Args:
+            agent: who executes it.
+            task: what it executes.
+            call: the framework's context of the call.
+        """
+        place = self.place(agent, task, call.crew)
+        caller = self.place(call.agent, call.task, call.crew)
+        outer = self.execution(call.agent, call.task)
+        self._delegated.begin(task, place, Execution(outer.method, outer, caller))
+        try:
+            yield
+        except Exception:
+            self._delegated.failed(task, place)
+            raise
 
 
 _NOWHERE: Final = Execution()

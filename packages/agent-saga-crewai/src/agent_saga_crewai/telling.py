@@ -14,11 +14,12 @@ Rules of this part:
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
-from crewai.events import BaseEventListener, crewai_event_bus
+from crewai.events import BaseEventListener, crewai_event_bus, event_context
 from crewai.events.base_events import BaseEvent
 
 if TYPE_CHECKING:
@@ -111,6 +112,23 @@ def run_ended(before: RollbackReport | None, report: RollbackReport | None) -> N
             stands=[line.tool for line in report.standing],
         )
     )
+
+
+@contextlib.contextmanager
+def scopes_closed() -> Iterator[None]:
+    """Close the scopes of events that a run leaves open.
+
+    CrewAI closes none round a tool that ends a run, and begins nothing more in a context in which a
+    hundred are open. It keeps them under a name of its own, which is not promised; without that
+    name they stay open.
+    """
+    stack = getattr(event_context, "_event_id_stack", None)
+    before = None if stack is None else stack.get()
+    try:
+        yield
+    finally:
+        if before is not None:
+            event_context.restore_event_scope(before)
 
 
 def _emit(event: BaseEvent) -> None:
