@@ -27,12 +27,12 @@ from agent_saga.kit.agent_kit import AgentKit
 from agent_saga.kit.frameworks.boundaries import boundary, runtime_of, saga_of
 from agent_saga.kit.frameworks.declarations import Declarations
 from agent_saga.kit.frameworks.failures import check_policy
+from agent_saga.kit.frameworks.recorded import RecordedSaga, lasts
 from agent_saga.runtime.composition import Runtime
 from agent_saga_crewai.asking import RunAnswers
 from agent_saga_crewai.attempts import attempts_of, began_again
 from agent_saga_crewai.effects import effects_of
 from agent_saga_crewai.gate import Gate
-from agent_saga_crewai.recorded import Recorded, lasts
 from agent_saga_crewai.runs import Run, entered
 from agent_saga_crewai.works import Work, tools_of
 
@@ -180,7 +180,7 @@ def planned(work: Work, asked: Asked) -> Plan:
                 fix="Give the key that it was begun with.",
             )
         return Plan(asked, work)
-    log = Recorded(asked.runtime, saga_id)
+    log = RecordedSaga.of_key(asked.runtime, saga_id)
     kept = log.awaits if log.state is SagaState.SUSPENDED or work.goes_on else None
     if work.goes_on and log.state is not None:
         _check_feedback(work, saga_id, log.state, kept)
@@ -227,10 +227,10 @@ def _saga_id(work: Work, asked: Asked) -> str | None:
     if not own or not lasts(asked.runtime):
         return None
     number = 1
-    while Recorded(asked.runtime, _numbered(own, number)).state is SagaState.COMMITTED:
+    while RecordedSaga.of_key(asked.runtime, _numbered(own, number)).state is SagaState.COMMITTED:
         number += 1
     last = _numbered(own, max(number - 1, 1))
-    fresh = Recorded(asked.runtime, _numbered(own, number)).state is None
+    fresh = RecordedSaga.of_key(asked.runtime, _numbered(own, number)).state is None
     return last if work.goes_on and fresh else _numbered(own, number)
 
 

@@ -25,9 +25,9 @@ from workflows import Context
 from agent_saga.domain import identity
 from agent_saga.domain.lifecycle import SagaState
 from agent_saga.errors import ConfigurationError, SagaClosed
+from agent_saga.kit.frameworks.recorded import RecordedSaga
 from agent_saga_llamaindex import seams
 from agent_saga_llamaindex.calls import Path
-from agent_saga_llamaindex.recorded import Recorded
 
 NOTE = "agent_saga"
 """Under which name a context's store holds what belongs to the saga."""
@@ -73,7 +73,7 @@ class Taken(NamedTuple):
         number = seams.number_of(place[1]) if len(place) > 1 else None
         return step in kept or (number is not None and number <= self.last)
 
-    def check(self, log: Recorded) -> None:
+    def check(self, log: RecordedSaga) -> None:
         """Refuse to go on from here if the saga is not where the context is.
 
         Raises:

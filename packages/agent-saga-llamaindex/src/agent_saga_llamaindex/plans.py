@@ -24,12 +24,12 @@ from agent_saga.errors import ConfigurationError
 from agent_saga.kit.agent_kit import AgentKit
 from agent_saga.kit.frameworks.boundaries import boundary, runtime_of, saga_of
 from agent_saga.kit.frameworks.failures import check_policy
+from agent_saga.kit.frameworks.recorded import RecordedSaga, lasts
 from agent_saga.runtime.composition import Runtime
 from agent_saga_llamaindex.asking import APPROVALS, RunAnswers
 from agent_saga_llamaindex.attempts import Attempts, attempts_of, standing
 from agent_saga_llamaindex.calls import Execution, Path, Run, entered, executing, running
 from agent_saga_llamaindex.contexts import Taken
-from agent_saga_llamaindex.recorded import Recorded, lasts
 
 
 class Asked(NamedTuple):
@@ -83,11 +83,11 @@ class Plan:
     def _runtime(self) -> Runtime:
         return runtime_of(self._asked.kit)
 
-    def _recorded(self) -> Recorded | None:
+    def _recorded(self) -> RecordedSaga | None:
         if self.found is not None:
-            return Recorded(self._runtime, self.found.saga)
+            return RecordedSaga(self._runtime, self.found.saga)
         key = self._asked.key
-        return None if key is None else Recorded.of_key(self._runtime, key)
+        return None if key is None else RecordedSaga.of_key(self._runtime, key)
 
     async def look(self) -> None:
         """Read what the log tells of the saga.
@@ -123,7 +123,7 @@ class Plan:
         """
         if self.found is None:
             return None
-        log = await asyncio.to_thread(Recorded, self._runtime, self.found.saga)
+        log = await asyncio.to_thread(RecordedSaga, self._runtime, self.found.saga)
         try:
             self.found.check(log)
         except Exception as error:

@@ -18,19 +18,18 @@ Rules of this part:
 from __future__ import annotations
 
 import asyncio
-import contextvars
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from llama_index.core.agent.workflow import AgentWorkflow, BaseWorkflowAgent
 from workflows import Workflow
 from workflows.events import Event, StartEvent
 from workflows.handler import WorkflowHandler
 
-from agent_saga.engine.boundary import last_reports
 from agent_saga.engine.handle import SagaHandle
 from agent_saga.errors import ConfigurationError, SagaSuspended
 from agent_saga.kit.agent_kit import AgentKit
+from agent_saga.kit.frameworks.loops import blocking
 from agent_saga_llamaindex.agent import care_of, is_bounded, saga_agent
 from agent_saga_llamaindex.asking import Answer, ApprovalGiven, Waiting
 from agent_saga_llamaindex.contexts import Note, give_memory, restored, taken
@@ -38,7 +37,6 @@ from agent_saga_llamaindex.plans import Asked, Plan
 from agent_saga_llamaindex.steps import check_goes_on, seen
 from agent_saga_llamaindex.waiting import Watch, followed
 
-T = TypeVar("T")
 _GIVES_UP = 30.0
 """Seconds after which a cancelled run is left alone; nothing of it may begin any more."""
 
@@ -319,38 +317,3 @@ async def ended(handler: WorkflowHandler) -> None:
             await asyncio.wait({ending})
         except asyncio.CancelledError:
             continue
-
-
-def blocking(name: str, coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on an event loop of its own.
-
-    Raises:
-        ConfigurationError: an event loop is running on this thread.
-    """
-    try:
-        no_loop(name)
-    except ConfigurationError:
-        coroutine.close()
-        raise
-    context = contextvars.copy_context()
-    try:
-        with asyncio.Runner() as runner:
-            return runner.run(coroutine, context=context)
-    finally:
-        last_reports.set(context.get(last_reports))
-
-
-def no_loop(name: str) -> None:
-    """See that no event loop is running on this thread.
-
-    Raises:
-        ConfigurationError: one is.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise ConfigurationError(
-        f"{name}_sync was called where an event loop is running.",
-        fix=f"Use {name} and await it.",
-    )

@@ -16,41 +16,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from workflows.events import InputRequiredEvent
 from workflows.handler import WorkflowHandler
 
-from agent_saga.domain.report import RollbackReport
-from agent_saga.engine.boundary import last_reports
 from agent_saga.errors import ConfigurationError
 from agent_saga.kit.agent_kit import AgentKit
-from agent_saga_llamaindex.running import Started, no_loop
-from agent_saga_llamaindex.waiting import TURNS, followed
+from agent_saga.kit.frameworks import streams
+from agent_saga.kit.frameworks.streams import Seat, one_by_one, streamed
+from agent_saga_llamaindex.running import Started
+from agent_saga_llamaindex.waiting import followed
 
-_END = object()
 _LOOK = 0.005
 _SETTLES = 30.0
 """Seconds after which a run that is left at a question, and comes to no rest, is cancelled."""
 
 
-class SagaStream:
+class SagaStream(streams.SagaStream):
     """A streamed run; iterate over it for the framework's events.
 
     Attributes:
         result: the framework's result, or `Waiting`; None before the run has ended well.
     """
 
-    def __init__(self, events: AsyncIterator[Any], seat: _Seat) -> None:
-        self._events = events
-        self._seat = seat
-
-    @property
-    def result(self) -> Any:
-        """The framework's result, or `Waiting`; None before the run has ended well."""
-        return self._seat.result
+    _seat: _Seat
 
     async def send_event(self, event: Any) -> None:
         """Tell the run something, when it has asked and before the next event is asked for.
@@ -62,16 +53,6 @@ class SagaStream:
             ConfigurationError: nothing is going on, or nothing of the kind waits.
         """
         await self._seat.tell(event)
-
-    def __aiter__(self) -> SagaStream:
-        return self
-
-    async def __anext__(self) -> Any:
-        return await self._events.__anext__()
-
-    async def aclose(self) -> None:
-        """Cancel a run that goes on, and wait until it was undone; one that waits is suspended."""
-        await self._events.aclose()  # type: ignore[attr-defined]
 
 
 def saga_stream(
@@ -97,50 +78,36 @@ def saga_stream(
         SagaAborted: while it is iterated: the run failed and was undone.
     """
     seat = _Seat()
-    return SagaStream(_events((agent, user_msg, kit, key, on_tool_failure, options), seat), seat)
 
-
-async def _events(asked: tuple[Any, ...], seat: _Seat) -> AsyncIterator[Any]:
     async def run() -> None:
-        try:
-            started = seat.started = Started(*asked)
-            started.before_turn = seat.caught_up
-            seat.result = await started.carry_out(seat.follow)
-        finally:
-            seat.end(last_reports.get())
+        started = Started(agent, user_msg, kit, key, on_tool_failure, options)
+        await seat.follow(started)
 
-    task = asyncio.create_task(run())
-    try:
-        while (event := await seat.events.get()) is not _END:
-            yield event
-            seat.ask()
-        await task
-    finally:
-        await seat.leave(task)
-        last_reports.set(seat.report)
+    return SagaStream(streamed(run, seat), seat)
 
 
-class _Seat:
-    """Where a streamed run and the program that takes its events meet."""
+class _Seat(Seat):
+    """A seat whose program may answer what the run asks, and may leave it where it waits."""
 
     def __init__(self) -> None:
-        self.events = asyncio.Queue[Any]()
-        self.report: RollbackReport | None = None
-        self.result: Any = None
-        self.started: Started | None = None
+        super().__init__()
+        self._started: Started | None = None
         self._is_left = False
         self._goes_on = False
         self._last: Any = None
-        self._asked = asyncio.Queue[None]()
-        self._starving = asyncio.Event()
 
-    async def follow(self, handler: WorkflowHandler) -> Any:
-        """Give each event of a run; return its result."""
-        assert self.started is not None  # noqa: S101 - it is what is followed
-        started = self.started
-        return await followed(handler, started.watch, self.give, self.next, goes_on=started.goes_on)
+    async def follow(self, started: Started) -> None:
+        """Carry a run out, and give each of its events."""
+        self._started = started
+        started.before_turn = self.caught_up
 
-    async def next(self, event: Any) -> Any:
+        async def following(handler: WorkflowHandler) -> Any:
+            watch, goes_on = started.watch, started.goes_on
+            return await followed(handler, watch, self.give, self._awaited, goes_on=goes_on)
+
+        self.result = await started.carry_out(following)
+
+    async def _awaited(self, event: Any) -> Any:
         """Await the framework's next event; meanwhile the program has all that were before."""
         self._starving.set()
         try:
@@ -148,43 +115,29 @@ class _Seat:
         finally:
             self._starving.clear()
 
+    async def give(self, item: Any) -> None:
+        """Give an event, and wait until the next one is asked for."""
+        if not self._is_left:
+            self._last = item
+            await super().give(item)
+
+    async def caught_up(self) -> None:
+        """Wait until the program has taken every event and asks for another one."""
+        if not self._is_left:
+            await super().caught_up()
+        if self._is_left:
+            self._goes_on = True
+            await asyncio.Event().wait()  # until it is cancelled: nobody takes what would come
+
     async def tell(self, event: Any) -> None:
         """Tell the run something.
 
         Raises:
             ConfigurationError: nothing is going on, or nothing of the kind waits.
         """
-        if self.started is None:
+        if self._started is None:
             raise ConfigurationError("The stream has not begun; iterate over it first.")
-        await self.started.tell(event)
-
-    async def caught_up(self) -> None:
-        """Wait until the program has taken every event and asks for another one."""
-        while not self._is_left:
-            await self._starving.wait()
-            for _ in range(TURNS):
-                await asyncio.sleep(0)
-            if self._starving.is_set() and not self._is_left:
-                return
-        self._goes_on = True
-        await asyncio.Event().wait()  # until it is cancelled: nobody takes what would come
-
-    async def give(self, event: Any) -> None:
-        """Give an event, and wait until the next one is asked for."""
-        if self._is_left:
-            return
-        self._last = event
-        self.events.put_nowait(event)
-        await self._asked.get()
-
-    def ask(self) -> None:
-        """Ask for the next event."""
-        self._asked.put_nowait(None)
-
-    def end(self, report: RollbackReport | None) -> None:
-        """Say that there are no more events."""
-        self.report = report
-        self.events.put_nowait(_END)
+        await self._started.tell(event)
 
     async def leave(self, task: asyncio.Task[None]) -> None:
         """Cancel a run that goes on and wait until it was undone; one that waits is suspended."""
@@ -194,7 +147,7 @@ class _Seat:
         if isinstance(self._last, InputRequiredEvent):
             self.ask()
             await self._at_rest(task)
-        if self.started is None or not self.started.watch.waits:
+        if self._started is None or not self._started.watch.waits:
             task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
@@ -203,7 +156,7 @@ class _Seat:
         """Let what goes on beside a question come to its end, unless the run goes on after it."""
         looks = int(_SETTLES / _LOOK)
         while looks and not task.done() and not self._goes_on:
-            if self.started is not None and self.started.watch.waits:
+            if self._started is not None and self._started.watch.waits:
                 return
             looks -= 1
             await asyncio.sleep(_LOOK)
@@ -227,19 +180,7 @@ def saga_stream_sync(
         SagaAborted: the run failed and was undone.
         ConfigurationError: an event loop is running on this thread.
     """
-    no_loop("saga_stream")
     stream = saga_stream(
         agent, user_msg, kit=kit, key=key, on_tool_failure=on_tool_failure, **options
     )
-    context = contextvars.copy_context()
-
-    async def following() -> Any:
-        return await anext(stream, _END)
-
-    with asyncio.Runner() as runner:
-        try:
-            while (event := runner.run(following(), context=context)) is not _END:
-                yield event
-        finally:
-            runner.run(stream.aclose(), context=context)
-            last_reports.set(context.get(last_reports))
+    yield from one_by_one("saga_stream", stream)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from agent_saga.domain import identity
 from agent_saga.domain.commands import told_command
@@ -168,8 +169,55 @@ class Recorded:
         return rebuilt(engine, found, found.effective.epoch, dead_since=now)
 
 
+class RecordedSaga:
+    """What the log tells of one saga; nothing, where there is no log in files or no record.
+
+    Args:
+        runtime: whose log it is.
+        saga: the log's own id.
+    """
+
+    def __init__(self, runtime: Runtime, saga: str) -> None:
+        wal = runtime.wal
+        self._found: Found | None = look(wal.path, saga) if isinstance(wal, FileWAL) else None
+
+    @classmethod
+    def of_key(cls, runtime: Runtime, key: str) -> RecordedSaga:
+        """Return what the log tells of a saga with an id of our own."""
+        return cls(runtime, identity.saga_id_of(key))
+
+    @property
+    def state(self) -> SagaState | None:
+        """Where it stands; None when it left no record."""
+        return None if self._found is None else self._found.view.state
+
+    @property
+    def reason(self) -> str:
+        """Why it was suspended for the last time; empty for never."""
+        return str(self._suspended().get("reason") or "")
+
+    @property
+    def awaits(self) -> Mapping[str, Any]:
+        """What it kept, when it was suspended for the last time, for whoever resumes it."""
+        kept = self._suspended().get("awaits")
+        return kept if isinstance(kept, Mapping) else {}
+
+    def _suspended(self) -> Mapping[str, object]:
+        return {} if self._found is None else _last_suspended(self._found)
+
+
+def lasts(runtime: Runtime) -> bool:
+    """Say whether another process could go on with a saga: its log is one in files."""
+    return isinstance(runtime.wal, FileWAL)
+
+
 def awaits_of(found: Found) -> object:
     """Return what a suspended saga keeps for whoever resumes it, or None."""
+    return _last_suspended(found).get("awaits")
+
+
+def _last_suspended(found: Found) -> Mapping[str, object]:
+    """Return what was recorded when a saga was suspended for the last time."""
     records = found.effective.records
     suspended = [record for record in records if record.event == Ev.SAGA_SUSPENDED]
-    return facts_of(suspended[-1]).get("awaits") if suspended else None
+    return facts_of(suspended[-1]) if suspended else {}
