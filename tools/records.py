@@ -13,7 +13,8 @@ SAYS: Final = {
     "SAGA_BEGIN": "A boundary began: its name and labels. Written with its first step.",
     "SAGA_CLAIM": "Another process took the saga over: why, who asked, and where its log was cut.",
     "SAGA_SUSPENDED": "The run waits, neither ended nor dead: for what, until when, and what then.",
-    "SAGA_UNDONE_TO": "The steps after a point were undone; the saga is committed up to it.",
+    "SAGA_UNDONE_TO": "The steps after a point were undone, or a person dealt with them; the saga "
+    "is committed up to it.",
     "SAGA_RESUMED": "A run that had waited goes on: who took it up.",
     "SAGA_RELEASED": "The process gave the saga up, without having finished it.",
     "SAGA_UNWINDING": "Undoing began: why. No step may start from here on.",

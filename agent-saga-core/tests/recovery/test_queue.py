@@ -475,3 +475,36 @@ def test_an_attempt_without_an_answer_is_not_forgotten_for_a_later_one_without_e
     time.sleep(0.3)  # its window is over
     assert log.daemon().retry(SAGA, by="ann").needs_human
     assert asked == ["a"] * 3
+
+
+@pytest.mark.guarantee("QUEUE-3")
+def test_closing_what_is_unknown_leaves_a_committed_saga_to_be_undone(log, world):
+    past = log.past().begin()
+    past.applied("a")
+    past.intent("b")
+    past.end(Ev.SAGA_COMMITTED, unsettled=["b"])
+    past.die()
+    assert queue(log) == [SAGA]
+    close(log)
+    assert queue(log) == []
+    assert (log.view().state.value, log.view().clean) == ("COMMITTED", True)
+    assert log.states() == {"a": "COMMITTED", "b": "CLOSED"}
+    assert log.daemon().recover_all().sagas == []
+    with pytest.raises(RecoveryError, match="nothing to close"):
+        close(log)
+    done = log.daemon().undo(SAGA, by="ann", reason="all of it")
+    assert done.report.clean
+    assert world.undone == ["a"]
+
+
+def test_closing_one_with_a_savepoint_that_stands_closes_all_of_it(log):
+    past = log.past().begin()
+    past.write(Ev.SCOPE_OPEN, path=["part"])
+    past.intent("b", scope=["part"])
+    past.write(Ev.SAGA_UNWINDING, scope=["part"], cause="it failed")
+    past.write(Ev.SCOPE_CLOSED, path=["part"], result="STUCK")
+    past.end(Ev.SAGA_COMMITTED, unsettled=["b"])
+    past.die()
+    close(log)
+    assert (log.view().state.value, log.view().clean) == ("CLOSED", True)
+    assert queue(log) == []

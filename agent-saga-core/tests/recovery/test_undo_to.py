@@ -24,6 +24,7 @@ from agent_saga.errors import NotRecordable, UndoRefused
 from agent_saga.plugins.registry import process_handlers
 from agent_saga.recovery import claim as claiming
 from agent_saga.recovery import undo as undoing
+from agent_saga.recovery.queue import cases_in
 
 
 def committed(log: Log, *steps: str, handler: str = "undo_again") -> None:
@@ -241,9 +242,66 @@ def test_a_closed_one_tells_what_stands_of_it(
     log.close()
     assert main(["show", SAGA, "--wal-path", str(log.path)]) == 0
     told = capsys.readouterr().out
-    stands = "Took effect, and stands; a person closed the saga:\n  - tool_a [a]\n"
-    assert stands in told
-    assert "Nothing stands" not in told
+    assert "closed by ann: by hand; the saga is committed again" in told
+    assert "was committed: clean" in told
+
+
+@pytest.mark.guarantee("QUEUE-3")
+@pytest.mark.parametrize("retried", [False, True])
+def test_closing_settles_what_came_after_and_the_rest_can_be_undone(
+    log: Log, world: World, retried: bool
+) -> None:
+    """What a person has put right by hand is left alone, by whatever is undone later."""
+
+    def fails(what: str, *, idempotency_key: str) -> None:
+        world.undo(f"failed {what}", idempotency_key)
+        raise ValueError
+
+    compensator("fails")(fails)
+    past = log.past().begin()
+    for step in ("a", "b", "c", "d"):
+        past.applied(step, handler="fails" if step == "d" else "undo_again")
+    past.end(Ev.SAGA_COMMITTED, unsettled=[])
+    past.die()
+    assert undo(log, "b").needs_human
+    if retried:
+        assert log.daemon().retry(SAGA, by="ann").needs_human
+    failed = list(world.undone)
+    log.daemon().close_case(SAGA, by="ann", reason="by hand")
+    assert (log.view().state.value, log.view().clean) == ("COMMITTED", True)
+    assert log.states() == {"a": "COMMITTED", "b": "COMMITTED", "c": "CLOSED", "d": "CLOSED"}
+    assert log.daemon().recover_all().clean
+    with pytest.raises(UndoRefused, match="CLOSED"):
+        undo(log, "c")
+    plan = log.daemon().plan(SAGA)
+    assert [(step.what, step.step) for step in plan.steps] == [
+        ("leave", "d"),
+        ("leave", "c"),
+        ("undo", "b"),
+        ("undo", "a"),
+    ]
+    done = undo(log, None)
+    assert done.report.clean
+    assert world.undone == [*failed, "b", "a"]
+    assert log.view().state.value == "ROLLED_BACK"
+    assert log.view().clean
+
+
+def test_a_step_that_stays_by_approval_leaves_the_rest_to_be_undone(log: Log, world: World) -> None:
+    past = log.past().begin()
+    past.applied("a", handler="undo_again")
+    past.applied("b", handler="undo_again")
+    past.intent("p", "IRREVERSIBLE", approved_by="ann")
+    past.write(Ev.STEP_COMMITTED, "p", result="sent")
+    past.end(Ev.SAGA_COMMITTED, unsettled=[])
+    past.die()
+    done = undo(log, "a", leave_the_rest=True)
+    assert (done.report.outcome, done.report.clean, done.stands) == ("COMMITTED", False, True)
+    assert (log.view().state.value, log.view().clean) == ("COMMITTED", False)
+    assert cases_in(str(log.path)) == []
+    done = undo(log, None, leave_the_rest=True)
+    assert world.undone == ["b", "a"]
+    assert (done.report.outcome, done.stands) == ("PARTIAL", True)
 
 
 def test_a_recorded_end_that_no_such_undoing_came_before_is_a_fault(log: Log) -> None:

@@ -276,6 +276,13 @@ def _closed(text: str) -> Callable[[str, Facts], str]:
     return tell
 
 
+def _undone_to(tool: str, facts: Facts) -> str:
+    if "by" not in facts:
+        return "The steps after that point are undone; the saga is committed again"
+    what = "The case about the steps after that point was closed"
+    return f"{_closed(what)(tool, facts)}; the saga is committed again"
+
+
 def _saga_committed(tool: str, facts: Facts) -> str:  # noqa: ARG001
     unsettled = facts.get("unsettled")
     count = len(unsettled) if isinstance(unsettled, list) else 0
@@ -296,7 +303,7 @@ _TELLERS: Final[dict[str, Callable[[str, Facts], str]]] = {
     Ev.SAGA_CLAIM: _claim,
     Ev.SAGA_CLOSED: _closed("The case was closed"),
     Ev.SAGA_SUSPENDED: _suspended,
-    Ev.SAGA_UNDONE_TO: _saga("The steps after that point are undone; the saga is committed again"),
+    Ev.SAGA_UNDONE_TO: _undone_to,
     Ev.SAGA_RESUMED: _resumed,
     Ev.SAGA_RELEASED: _saga("The saga was left to recovery"),
     Ev.SAGA_UNWINDING: _unwinding,

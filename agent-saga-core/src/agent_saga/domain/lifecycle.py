@@ -12,7 +12,8 @@ somebody sees that it holds, wherever the step stands by then. A late arrival af
 effect that stands: the step is COMMITTED again, or UNRESOLVED when its inverse had run already.
 Closing a step or a saga is a named human's act. A claim changes who acts, never where the saga
 stands.
-Of a committed saga the steps after a point may be undone: then it is committed again, up to there.
+Of a committed saga the steps after a point may be undone: then it is committed again, up to there;
+so it is once a person has closed what could not be undone of them.
 """
 
 from __future__ import annotations
@@ -179,7 +180,7 @@ _SAGA_RULES: Final[dict[str, dict[SagaState, SagaState]]] = {
         _G.UNWINDING,
     ),
     Ev.SAGA_ROLLED_BACK: {_G.UNWINDING: _G.ROLLED_BACK},
-    Ev.SAGA_UNDONE_TO: {_G.UNWINDING: _G.COMMITTED},
+    Ev.SAGA_UNDONE_TO: dict.fromkeys((_G.UNWINDING, _G.PARTIAL, _G.STUCK), _G.COMMITTED),
     Ev.SAGA_PARTIAL: {_G.UNWINDING: _G.PARTIAL},
     Ev.SAGA_STUCK: {_G.UNWINDING: _G.STUCK},
     Ev.SAGA_REOPENED: dict.fromkeys((_G.ROLLED_BACK, _G.COMMITTED), _G.REOPENED),

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from agent_saga.domain.lifecycle import STEP_STANDS, SagaState, ScopeState, StepState
 
-__all__ = ["SagaView", "StepView"]
+__all__ = ["SCOPE_WELL", "SagaView", "StepView"]
 
 _ENDED_WELL = frozenset({SagaState.COMMITTED, SagaState.ROLLED_BACK, SagaState.CLOSED})
 _DONE = frozenset({StepState.COMPENSATED, StepState.NOT_APPLIED, StepState.KEPT, StepState.CLOSED})
-_SCOPE_WELL = frozenset({ScopeState.LEFT, ScopeState.UNDONE})
+SCOPE_WELL = frozenset({ScopeState.LEFT, ScopeState.UNDONE})
+"""States in which a savepoint leaves nothing open in a committed saga."""
 
 
 class StepView:
@@ -149,7 +150,7 @@ class SagaView:
     def clean(self) -> bool:
         """True when it ended, nothing may stand undeclared, and every record of it is in order."""
         scopes_well = self.state is SagaState.ROLLED_BACK or all(
-            state in _SCOPE_WELL for state in self.scopes.values()
+            state in SCOPE_WELL for state in self.scopes.values()
         )
         closed = self.state is SagaState.CLOSED
         well = self.ended and (closed or (scopes_well and not self.kept))

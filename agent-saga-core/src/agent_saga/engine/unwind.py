@@ -56,10 +56,13 @@ _SAYS_MORE = (
 )
 """States that a halt must not hide: they tell what became of an inverse."""
 
+CLOSED_BY_HAND: Final = "a person has dealt with it"
+"""Why a step is left as it is that was closed in the queue."""
+
 TAKEOVERS: Final = 3
 """Over how many processes the attempts at one inverse may go on; then a human decides."""
 
-_GONE = (StepState.NOT_APPLIED, StepState.COMPENSATED, StepState.NEW)
+_GONE = (StepState.NOT_APPLIED, StepState.COMPENSATED, StepState.CLOSED, StepState.NEW)
 
 
 def unwind(scope: Scope, cause: str, *, retry: bool = False) -> Protocol[RollbackReport]:
@@ -171,6 +174,8 @@ class Unwinding:
             self._list(self.report.not_applied, step, "", step.error)
         elif step.state is StepState.COMPENSATED:
             self._list(self.report.compensated, step, "undone before")
+        elif step.state is StepState.CLOSED:
+            self._list(self.report.left, step, CLOSED_BY_HAND)
 
     def _undo(self, step: Step) -> Protocol[BaseException | None]:
         if step.order is None and step.state in _FORWARD_OPEN:
@@ -290,7 +295,7 @@ class Unwinding:
         if self.scope.parent is None:
             lists = {n: [line.step for line in getattr(self.report, n)] for n in _LISTS}
             event = _TERMINAL[outcome]
-            if saga.only is not None and event == Ev.SAGA_ROLLED_BACK:
+            if saga.only is not None and not self.report.standing:
                 event, outcome = Ev.SAGA_UNDONE_TO, "COMMITTED"
             seq = journal.saga_event(saga, event, **lists)
         else:

@@ -43,6 +43,8 @@ def next_step(view: SagaView, log: str, *, held: bool = False) -> str:  # noqa: 
         return f"recovery undoes it if its process died: {recover_command(log)}"
     if view.standing or view.state in (SagaState.REOPENED, SagaState.STUCK):
         return queue_command(view.id, log)
+    if view.state is SagaState.COMMITTED:
+        return "tell whoever approved what stands; the rest of it can be undone"
     return "nothing is left to undo; tell whoever approved what stands"
 
 

@@ -7,8 +7,11 @@ Rules of this part:
   store knows of and the log has lost. Nothing else is stored, so nothing can be forgotten.
 - Closing is a named person's act with a reason, recorded; it runs nothing. Whoever closes a saga
   has seen what is wrong with its records, and that records are lost: what comes later is a case
-  again. Retrying takes the saga
-  over and unwinds what is left, in order, under the same rules as recovery.
+  again. Retrying takes the saga over and unwinds what is left, in order, under the same rules as
+  recovery.
+- Closing settles what the case is about. A committed saga of which steps are unknown stays
+  committed, and one that was being undone up to a step is committed up to there: the rest of it can
+  still be undone, and what a person has dealt with is left alone.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from agent_saga.controls.humans.names import blank, seen
 from agent_saga.domain.commands import quoted, recover_command, told_command
 from agent_saga.domain.lifecycle import SagaState, StepState, step_after
 from agent_saga.domain.records import Ev
-from agent_saga.domain.views import StepView
+from agent_saga.domain.views import SCOPE_WELL, StepView
 from agent_saga.engine import journal
 from agent_saga.engine.saga import Saga
 from agent_saga.errors import IllegalTransition, RecoveryError, StateError, WALError
@@ -145,12 +148,29 @@ def close_case(place: Place, saga: str, *, by: str, reason: str) -> None:
     with claimed(place, saga, reason="operator", by=by, check=check, despite=True) as claim:
         found = claim.found
         owned = bare(place, claim)
+        seq = 0
         for step in found.view.standing:
-            _close_step(owned, step, by, reason)
-        told = dict(found.damaged_writers)
-        seq = _closing(owned, found, by=by, reason=reason, damages=told)
+            seq = _close_step(owned, step, by, reason) or seq
+        if _of_a_part(found):
+            seq = journal.saga_event(owned, Ev.SAGA_UNDONE_TO, by=by, reason=reason)
+        elif not (seq and _of_steps(found)):
+            told = dict(found.damaged_writers)
+            seq = _closing(owned, found, by=by, reason=reason, damages=told)
         place.wal.wait_durable(seq)
         give_back(place, claim, seq)
+
+
+def _of_a_part(found: Found) -> bool:
+    """Say whether a case is about the steps after a point only; the saga is committed up to it."""
+    left = found.view.state in (SagaState.PARTIAL, SagaState.STUCK)
+    return left and found.view.undo_only is not None and not found.problems
+
+
+def _of_steps(found: Found) -> bool:
+    """Say whether a case is about steps of a committed saga only; it stays committed."""
+    view = found.view
+    well = all(state in SCOPE_WELL for state in view.scopes.values())
+    return view.state is SagaState.COMMITTED and well and not found.problems
 
 
 def _check_case(found: Found, log: str) -> None:
@@ -174,19 +194,24 @@ def _check_case(found: Found, log: str) -> None:
     )
 
 
-def _close_step(saga: Saga, step: StepView, by: str, reason: str) -> None:
-    """Close one step that may stand; what its records do not allow is left as it is."""
+def _close_step(saga: Saga, step: StepView, by: str, reason: str) -> int | None:
+    """Close one step that may stand; what its records do not allow is left as it is.
+
+    Returns:
+        The record that closes it.
+    """
     if step.state is StepState.COMPENSATING:
         _write(saga, step, Ev.STEP_COMPENSATION_UNKNOWN, error=None, ending="interrupted")
         step.state = StepState.COMPENSATION_UNKNOWN
     with contextlib.suppress(IllegalTransition):
         step_after(step.state, Ev.STEP_CLOSED)
-        _write(saga, step, Ev.STEP_CLOSED, by=by, reason=reason)
+        return _write(saga, step, Ev.STEP_CLOSED, by=by, reason=reason)
+    return None
 
 
-def _write(saga: Saga, step: StepView, event: str, **fields: object) -> None:
+def _write(saga: Saga, step: StepView, event: str, **fields: object) -> int:
     payload, _ = masked(fields)
-    saga.engine.wal.append(
+    return saga.engine.wal.append(
         event,
         saga=saga.id,
         epoch=saga.epoch,

@@ -31,6 +31,7 @@ from agent_saga.engine.outcome import unusable
 from agent_saga.engine.ports import Engine
 from agent_saga.engine.saga import Saga, undo_order
 from agent_saga.engine.step import Step
+from agent_saga.engine.unwind import CLOSED_BY_HAND
 from agent_saga.errors import NotRecordable, UndoRefused
 from agent_saga.recovery.claim import Place, check_claimable, claimed
 from agent_saga.recovery.next_step import where_to_look
@@ -187,7 +188,7 @@ def point_of(saga: Saga, to: str) -> Step:
             f"{to!r} {what} of saga {saga.id}.", fix=f"Name one by its id: {names or 'it has none'}"
         )
     [point] = meant
-    if point.order is None or point.state is StepState.COMPENSATED:
+    if point.order is None or point.state in (StepState.COMPENSATED, StepState.CLOSED):
         raise UndoRefused(
             f"{point.tool.name} [{point.id[:8]}] is {point.state.value}; nothing can be undone up "
             "to it.",
@@ -221,6 +222,8 @@ def _judged(step: Step, engine: Engine) -> tuple[str, str]:  # noqa: PLR0911 - a
     inverse = step.compensation
     if step.state in (StepState.NOT_APPLIED, StepState.COMPENSATED):
         return "leave", step.state.value
+    if step.state is StepState.CLOSED:
+        return "leave", CLOSED_BY_HAND
     if step.tool.reversible and inverse is None:
         return "leave", "REVERSIBLE"
     if step.tool.irreversible:

@@ -176,7 +176,7 @@ def close(saga: str, wal_path: str | None, by: str, reason: str, *, as_json: boo
     if as_json:
         say_json({"log": str(path), "saga": wanted, "closed_by": by, "reason": reason})
     else:
-        told = f"{printable(wanted)} is closed by {printable(by)}: {printable(reason)}"
+        told = f"The case {printable(wanted)} is closed by {printable(by)}: {printable(reason)}"
         say(f"Log: {printable(path)}", told)
     return Exit.CLEAN
 
