@@ -30,6 +30,7 @@ from agent_saga.engine.commit import Committed, commit
 from agent_saga.engine.drive_async import AsyncDriver, drive_shielded
 from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.options import BoundaryOptions
+from agent_saga.engine.quitting import ending_behind
 from agent_saga.engine.saga import Saga
 from agent_saga.engine.scope import Scope
 from agent_saga.engine.suspend import asked_for, left_to_recovery, suspend
@@ -304,6 +305,8 @@ class Boundary:
         if request is not None:
             return request
         if error is not None:
+            if scope.parent is None:
+                error = ending_behind(error) or error
             if not_awaited is not None:
                 noted(error, str(not_awaited))
             return error

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from agent_saga.controls.control import Use
 from agent_saga.engine import calls
 from agent_saga.engine.drive_sync import used
+from agent_saga.engine.quitting import kept
 from agent_saga.engine.requests import (
     Call,
     Durable,
@@ -238,10 +239,7 @@ class AsyncDriver:
     ) -> Ending:
         """Run a coroutine in a task of its own, and give it up when it does not end in time."""
         end = self.loop.time() + timeout
-        try:
-            task = _started(self.loop, coroutine)
-        except BaseException as raised:
-            return Ending(error=raised)
+        task = _started(self.loop, kept(coroutine))
         if task.done() and not _is_cancelled():
             return _ending_of(task, None)
         try:
@@ -312,11 +310,7 @@ class AsyncDriver:
 def _started(
     loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any]
 ) -> asyncio.Task[Any]:
-    """Run a coroutine in a task of its own, from now on where Python can do that.
-
-    Raises:
-        KeyboardInterrupt, SystemExit: it raised that before it waited for anything.
-    """
+    """Run a coroutine in a task of its own, from now on where Python can do that."""
     if sys.version_info >= (3, 12):
         return asyncio.eager_task_factory(loop, coroutine)
     return loop.create_task(coroutine)
@@ -348,7 +342,10 @@ def _ending_of(task: asyncio.Future[Any], given_up: BaseException | None) -> End
         return Ending(error=given_up or asyncio.CancelledError())
     error = task.exception()
     if error is None:
-        return Ending(task.result())
+        value = task.result()
+        if type(value) is not Ending:
+            return Ending(value)
+        return Ending(error=value.error)  # what ends the program; see `kept`
     if given_up is not None:
         given_up.__context__ = error
         return Ending(error=given_up)

@@ -107,7 +107,7 @@ def answered(error: BaseException | None, no_answer_on: Errors, *, running: bool
     if running or not isinstance(error, Exception):
         return False
     lost: Errors = (*NO_ANSWER, *no_answer_on)
-    return not any(isinstance(cause, lost) for cause in _causes(error))
+    return all(isinstance(c, Exception) and not isinstance(c, lost) for c in _causes(error))
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -117,6 +117,20 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         seen.add(id(error))
         yield error
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def origins(error: BaseException) -> Iterator[BaseException]:
+    """Give an exception and everything that it came from, whoever has wrapped it."""
+    seen: set[int] = set()
+    left: list[BaseException | None] = [error]
+    while left:
+        one = left.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        left += [one.__cause__, one.__context__]
+        left += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
 
 
 def evidence(error: BaseException | None) -> str:

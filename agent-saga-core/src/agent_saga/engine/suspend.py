@@ -17,12 +17,12 @@ Rules of this part:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from agent_saga.domain.lifecycle import StepState
 from agent_saga.domain.records import Ev
 from agent_saga.engine import journal
+from agent_saga.engine.endings import origins
 from agent_saga.engine.known import tell_suspended
 from agent_saga.engine.requests import Durable, Protocol, StepEnded
 from agent_saga.engine.unwind import release
@@ -47,21 +47,7 @@ def asked_for(saga: Saga, error: BaseException | None) -> SuspendRequested | Non
     request = saga.suspend_request
     if request is None or saga.abort_reason is not None or not isinstance(error, Exception):
         return None
-    return request if any(cause is request for cause in _causes(error)) else None
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Give an exception and everything that it came from."""
-    seen: set[int] = set()
-    left: list[BaseException | None] = [error]
-    while left:
-        one = left.pop()
-        if one is None or id(one) in seen:
-            continue
-        seen.add(id(one))
-        yield one
-        left += [one.__cause__, one.__context__]
-        left += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+    return request if any(origin is request for origin in origins(error)) else None
 
 
 def left_to_recovery(saga: Saga, trouble: BaseException) -> RollbackReport:

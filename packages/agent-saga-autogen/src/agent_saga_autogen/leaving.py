@@ -7,7 +7,9 @@ Rules of this part:
 - It does so before it comes to a task or a future: Python closes every coroutine that waits for one
   that ended with a `GeneratorExit`, and nothing can be awaited there any more.
 - What ends us from outside goes on as it is: a task that somebody cancels, a generator or coroutine
-  that is closed, and `KeyboardInterrupt` and `SystemExit`, which end the event loop.
+  that is closed.
+- `KeyboardInterrupt` and `SystemExit` would end the event loop before anything is undone: they are
+  held until that is done (see `agent_saga.engine.quitting`).
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from agent_saga.engine.quitting import LEAVES_A_TOOL, held
 from agent_saga.kit.frameworks.failures import is_cancelled
 
 
@@ -48,8 +51,6 @@ class Inside:
 
     def raised(self, error: BaseException) -> bool:
         """Say whether the code inside raised it."""
-        if isinstance(error, (KeyboardInterrupt, SystemExit)):
-            return False
         if isinstance(error, asyncio.CancelledError):
             return not is_cancelled()
         if isinstance(error, GeneratorExit):
@@ -84,8 +85,8 @@ def as_exception(error: BaseException, who: str) -> Exception:
         error: what was raised.
         who: who raised it, in words.
     """
-    if isinstance(error, Exception):
-        return error
+    if isinstance(error, LEAVES_A_TOOL):
+        return held(error)
     if isinstance(error, asyncio.CancelledError):
         made: Exception = CallCancelled(f"{who} was cancelled before it had ended.")
     else:

@@ -28,6 +28,7 @@ from agent_saga.controls.waiting import answers_here
 from agent_saga.engine.boundary import current_scope
 from agent_saga.engine.drive_async import AsyncDriver
 from agent_saga.engine.drive_sync import SyncDriver
+from agent_saga.engine.quitting import LEAVES_A_TOOL, held
 from agent_saga.engine.requests import Protocol
 from agent_saga.engine.scope import Scope
 from agent_saga.engine.wrap import Invocation, SagaTool
@@ -94,7 +95,8 @@ class Effect:
                 self._check_answer(run, call)
                 with _body(run, context):
                     value = call.run()
-            except Exception as error:
+            except LEAVES_A_TOOL as raised:
+                error = held(raised)
                 question = self._question(run, error)
                 if question is not None:
                     error = _answered(error, SyncDriver(scope.saga.engine).drive(question))
@@ -118,10 +120,11 @@ class Effect:
                 self._check_answer(run, call)
                 with _body(run, context):
                     value = await call.start()
-            except (Exception, asyncio.CancelledError) as error:
-                if isinstance(error, asyncio.CancelledError) and failures.is_cancelled():
+            except (*LEAVES_A_TOOL, asyncio.CancelledError) as error:
+                cut = isinstance(error, asyncio.CancelledError)
+                if cut and failures.is_cancelled():
                     raise
-                failure = error if isinstance(error, Exception) else _Cancelled("it was cancelled")
+                failure = _Cancelled("it was cancelled") if cut else held(error)
                 question = self._question(run, failure)
                 if question is not None:
                     answer = await AsyncDriver(scope.saga.engine).drive(question)

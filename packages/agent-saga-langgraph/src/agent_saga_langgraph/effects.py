@@ -30,6 +30,7 @@ from agent_saga.controls.waiting import answers_here
 from agent_saga.engine.boundary import current_scope
 from agent_saga.engine.drive_async import AsyncDriver
 from agent_saga.engine.drive_sync import SyncDriver
+from agent_saga.engine.quitting import LEAVES_A_TOOL, held
 from agent_saga.engine.requests import Protocol
 from agent_saga.engine.scope import Scope
 from agent_saga.engine.wrap import Invocation, SagaTool
@@ -112,8 +113,8 @@ class Effect:
             attempts_of(scope.saga).save()
             self._check_answer(call)
             value = call.run()
-        except Exception as error:
-            left: BaseException = self._leaving(error)
+        except LEAVES_A_TOOL as error:
+            left: BaseException = self._leaving(held(error))
             question = failure_question(left)
             if question is not None:
                 left = answered(left, SyncDriver(scope.saga.engine).drive(question))
@@ -137,8 +138,8 @@ class Effect:
             await attempts_of(scope.saga).save_async()
             self._check_answer(call)
             value = await call.start()
-        except Exception as error:
-            left: BaseException = self._leaving(error)
+        except LEAVES_A_TOOL as error:
+            left: BaseException = self._leaving(held(error))
             question = failure_question(left)
             if question is not None:
                 left = answered(left, await AsyncDriver(scope.saga.engine).drive(question))

@@ -24,6 +24,7 @@ from langgraph.errors import GraphBubbleUp
 
 from agent_saga.domain.report import RollbackReport
 from agent_saga.engine.boundary import last_reports
+from agent_saga.engine.quitting import kept
 from agent_saga.errors import SagaSuspended
 from agent_saga.kit.agent_kit import AgentKit
 from agent_saga_langgraph.caches import caching, with_known_caches
@@ -88,12 +89,14 @@ async def saga_stream(
             run_ended(config, before, last_reports.get())
             seat.end(last_reports.get())
 
-    task = asyncio.create_task(run())
+    task = asyncio.create_task(kept(run()))
     try:
         while (item := await seat.items.get()) is not _END:
             yield item
             seat.ask()
-        await task
+        ended = await task
+        if ended is not None:
+            raise ended.error
     finally:
         await seat.leave(task)
         last_reports.set(seat.report)
@@ -125,7 +128,7 @@ class _Seat:
         self.report = report
         self.items.put_nowait(_END)
 
-    async def leave(self, task: asyncio.Task[None]) -> None:
+    async def leave(self, task: asyncio.Task[Any]) -> None:
         """Cancel a run that goes on and wait until it was undone, or until it has stopped."""
         if task.done():
             return

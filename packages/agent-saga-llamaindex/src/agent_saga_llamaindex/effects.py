@@ -29,6 +29,7 @@ from typing import Any, Final
 from agent_saga.engine.boundary import current_scope
 from agent_saga.engine.drive_async import AsyncDriver
 from agent_saga.engine.drive_sync import SyncDriver
+from agent_saga.engine.quitting import LEAVES_A_TOOL, held
 from agent_saga.engine.requests import Protocol
 from agent_saga.engine.scope import Scope
 from agent_saga.engine.wrap import Invocation, SagaTool
@@ -95,12 +96,13 @@ class Effect:
             key = call.key
             with _inside():
                 return call.run()
-        except Exception as error:
-            question = _question(state, error)
+        except LEAVES_A_TOOL as error:
+            failure = held(error)
+            question = _question(state, failure)
             answer = None
             if question is not None:
                 answer = SyncDriver(scope.saga.engine).drive(question)
-            told = self._told(state, error, answer, key)
+            told = self._told(state, failure, answer, key)
             if told is error:
                 raise
             raise told from error
@@ -116,10 +118,11 @@ class Effect:
             key = call.key
             with _inside():
                 return await call.start()
-        except (Exception, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError) and failures.is_cancelled():
+        except (*LEAVES_A_TOOL, asyncio.CancelledError) as error:
+            cut = isinstance(error, asyncio.CancelledError)
+            if cut and failures.is_cancelled():
                 raise
-            failure = error if isinstance(error, Exception) else ToolCancelled("it was cancelled")
+            failure = ToolCancelled("it was cancelled") if cut else held(error)
             question = _question(state, failure)
             answer = None
             if question is not None:

@@ -139,7 +139,7 @@ class _Seat(Seat):
             raise ConfigurationError("The stream has not begun; iterate over it first.")
         await self._started.tell(event)
 
-    async def leave(self, task: asyncio.Task[None]) -> None:
+    async def leave(self, task: asyncio.Task[Any]) -> None:
         """Cancel a run that goes on and wait until it was undone; one that waits is suspended."""
         if task.done():
             return
@@ -152,7 +152,7 @@ class _Seat(Seat):
         with contextlib.suppress(asyncio.CancelledError):
             await task
 
-    async def _at_rest(self, task: asyncio.Task[None]) -> None:
+    async def _at_rest(self, task: asyncio.Task[Any]) -> None:
         """Let what goes on beside a question come to its end, unless the run goes on after it."""
         looks = int(_SETTLES / _LOOK)
         while looks and not task.done() and not self._goes_on:

@@ -10,6 +10,8 @@ Rules of this part:
 - Where a tool failure is to undo the run (`on_tool_failure="rollback"`, or "ask" and a human's no),
   the failure leaves the run at once, past every handler that would make it text. So does a halt,
   and whatever says that the program or the saga is at fault.
+- What ends the program does not leave a call: it would end the event loop, and nothing would be
+  undone. The run ends with it, and then it is raised (see `agent_saga.engine.quitting`).
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from agent_saga.engine.boundary import current_scope
 from agent_saga.engine.drive_async import AsyncDriver
 from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.foreseen import question_before
+from agent_saga.engine.quitting import LEAVES_A_TOOL, ProgramEnds, held
 from agent_saga.engine.requests import Protocol
 from agent_saga.engine.scope import Scope
 from agent_saga.engine.wrap import Invocation, SagaTool
@@ -69,13 +72,16 @@ class Effect:
         token = calling.set(_inner(call))
         try:
             return self.invocation(scope, call, args, kwargs).run()
-        except Exception as error:
+        except LEAVES_A_TOOL as raised:
+            error = held(raised)
             question = failure_question(error)
             answer = None
             if question is not None:
                 answer = SyncDriver(scope.saga.engine).drive(question)
             _leave(call, error, answer)
-            raise
+            if error is raised:
+                raise
+            raise error from raised
         finally:
             calling.reset(token)
 
@@ -89,13 +95,16 @@ class Effect:
         token = calling.set(_inner(call))
         try:
             return await self.invocation(scope, call, args, kwargs).start()
-        except Exception as error:
+        except LEAVES_A_TOOL as raised:
+            error = held(raised)
             question = failure_question(error)
             answer = None
             if question is not None:
                 answer = await AsyncDriver(scope.saga.engine).drive(question)
             _leave(call, error, answer)
-            raise
+            if error is raised:
+                raise
+            raise error from raised
         finally:
             calling.reset(token)
 
@@ -163,6 +172,8 @@ def _leave(call: Call | None, error: Exception, answer: BaseException | None) ->
         answer: what keeps the run from going on after a failure, if a human was asked.
     """
     run = running.get()
+    if isinstance(error, ProgramEnds) and run is not None:
+        run.stop = RunLeft(error)
     if call is None:
         return
     inner = error.cause if isinstance(error, SagaAborted) else error

@@ -18,6 +18,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from agent_saga.engine.quitting import ENDS_THE_PROGRAM, LEAVES_A_TOOL, held, kept
+from agent_saga.engine.requests import Ending
 from agent_saga.errors import ApprovalPending, RefusedError
 from agent_saga.kit.frameworks.failures import told
 from agent_saga_openai_agents.calls import call_of, calling, running
@@ -68,7 +70,9 @@ class Invoker:
         except asyncio.CancelledError:
             self._note_timeout()
             raise
-        except Exception:
+        except LEAVES_A_TOOL as error:
+            if call.left is None and isinstance(error, ENDS_THE_PROGRAM):
+                call.left = _quits(error)
             if call.left is None:
                 raise
             result = None
@@ -93,11 +97,20 @@ class Invoker:
             run.stop = RunLeft(TimeoutError(f"{self._name} was given up before it had ended."))
 
     async def needs_approval(self, ctx: Any, arguments: dict[str, Any], id: str) -> bool:  # noqa: A002
-        """Say whether a call must wait: for the tool's own policy, or for the gate's question."""
-        if await self._policy_asks(ctx, arguments, id):
-            return True
-        if self._effect is None:
-            return False
+        """Say whether a call must wait: for the tool's own policy, or for the gate's question.
+
+        Raises:
+            RunLeft: one of them ends the program.
+        """
+        try:
+            if await self._policy_asks(ctx, arguments, id):
+                return True
+            return self._effect is not None and await self._gate_asks(arguments, id)
+        except ENDS_THE_PROGRAM as ending:
+            raise _quits(ending) from ending
+
+    async def _gate_asks(self, arguments: dict[str, Any], id: str) -> bool:  # noqa: A002
+        assert self._effect is not None  # noqa: S101 - so it was found
         return await self._effect.asks(call_of(id, json.dumps(arguments), self._defaults))
 
     async def _policy_asks(self, ctx: Any, arguments: dict[str, Any], id: str) -> bool:  # noqa: A002
@@ -122,6 +135,14 @@ class Invoker:
         return getattr(self.__dict__["_inner"], name)
 
 
+def _quits(ending: BaseException) -> RunLeft:
+    """Return what leaves the run for what ends the program, and let nothing of it go on."""
+    left, run = RunLeft(held(ending)), running.get()
+    if run is not None:
+        run.stop = left
+    return left
+
+
 def _unnamed() -> RefusedError:
     return RefusedError(
         "The approval does not say who gives it.",
@@ -133,10 +154,13 @@ def _unnamed() -> RefusedError:
 
 async def patiently(implementation: Implementation, ctx: Any, text: str) -> Any:
     """Run what works in a thread to its end, however often it is cancelled meanwhile."""
-    task = asyncio.ensure_future(implementation(ctx, text))
+    task = asyncio.ensure_future(kept(implementation(ctx, text)))
     while not task.done():
         try:
             await asyncio.wait({task})
         except asyncio.CancelledError:
             continue
-    return task.result()
+    result = task.result()
+    if isinstance(result, Ending) and result.error is not None:
+        raise result.error
+    return result

@@ -71,6 +71,9 @@ class Plan:
         known: how often each call id was answered before the run began.
         answers: those that the run was resumed with; None where it cannot wait for any.
         nested: it runs inside another boundary.
+
+    Attributes:
+        inside: it runs inside another run.
     """
 
     def __init__(
@@ -89,6 +92,7 @@ class Plan:
         self.run = Run(asked.on_tool_failure, known)
         self.run.waits = answers is not None
         self.run.questions.update({} if answers is None else answers.open)
+        self.inside = running.get() is not None
         self._saga_id = saga_id
         self._known = known or Counter()
         self._answers = answers

@@ -4,6 +4,7 @@ Rules of this part:
 
 - A run that raises is undone, and its caller gets `SagaAborted` from what was raised: a tool, a
   guardrail, the limit of turns, the model. A run that ends well is committed.
+- What ends the program, raised by a tool, is raised here when everything was undone.
 - A run that stops for an approval is suspended: neither committed nor undone. The caller gets what
   the framework returns; going on with its state goes on with the saga.
 - Inside another boundary a run is a savepoint of it.
@@ -29,6 +30,7 @@ from agents import RunConfig, Runner, RunState
 
 from agent_saga.engine.boundary import last_reports
 from agent_saga.engine.handle import SagaHandle
+from agent_saga.engine.quitting import ProgramEnds
 from agent_saga.errors import (
     ApprovalDenied,
     ApprovalPending,
@@ -143,7 +145,12 @@ class Started:
             yield
         except RunLeft as left:
             if not isinstance(left.cause, ApprovalPending) or self.plan.nested:
-                raise left.cause from left.cause.__cause__
+                raise self._cause(left) from left.cause.__cause__
+
+    def _cause(self, left: RunLeft) -> BaseException:
+        """Return what is raised where a run was left; what ends the program, in no task of it."""
+        cause = left.cause
+        return cause.ending if isinstance(cause, ProgramEnds) and not self.plan.inside else cause
 
     async def end(self, saga: SagaHandle, result: Any) -> None:
         """Suspend the saga where the run waits; else see that nothing was passed over.
@@ -156,7 +163,7 @@ class Started:
         stop = self.plan.run.stop
         if stop is not None:
             if self.plan.nested or not isinstance(stop, ApprovalPending):
-                raise stop.cause if isinstance(stop, RunLeft) else stop
+                raise self._cause(stop) if isinstance(stop, RunLeft) else stop
             question = {**stop.question, "call": ""}
             self.plan.run.questions[str(stop.question["id"])] = question
             self.plan.suspend(saga, f"the run waits for an answer: {stop}", [])
@@ -290,10 +297,12 @@ def blocking(name: str, coroutine: Coroutine[Any, Any, T]) -> T:
     try:
         return loop.run_until_complete(task)
     except BaseException:
-        if not task.done():
+        while not task.done():
             task.cancel()
-            with contextlib.suppress(BaseException):
+            with contextlib.suppress(BaseException):  # each task that it leaves ends the loop again
                 loop.run_until_complete(task)
+        if not task.cancelled():
+            task.exception()  # it is raised here, and nobody else is to tell of it
         raise
     finally:
         last_reports.set(context.get(last_reports))

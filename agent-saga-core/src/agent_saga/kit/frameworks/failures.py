@@ -8,6 +8,9 @@ Rules of this part:
   as another step; so they end the run, whoever would make text of them.
 - What other failures mean the run says: "continue" leaves it to the framework, "rollback" ends the
   run, "ask" puts it to a human through the gate.
+- What ends the program (`KeyboardInterrupt`, `SystemExit`) does not leave a tool: it would end the
+  event loop, and nothing would be undone. It leaves as `ProgramEnds`, which ends the run, and the
+  boundary raises it when everything was undone.
 - A no to going on after a failure counts for the failed call when the run is gone on with.
 """
 
@@ -20,6 +23,7 @@ from agent_saga.controls.approvals import Approval, request_id
 from agent_saga.domain import identity
 from agent_saga.engine.asking import FAILURE_RULE, asked_about_failure
 from agent_saga.engine.endings import step_of
+from agent_saga.engine.quitting import ProgramEnds
 from agent_saga.engine.tool import one_of
 from agent_saga.errors import (
     ApprovalDenied,
@@ -47,7 +51,7 @@ if TYPE_CHECKING:
 ON_TOOL_FAILURE: Final = ("continue", "rollback", "ask")
 FAULTS: Final = (
     *(ConfigurationError, Halted, NoBoundary, SagaClosed, SagaFenced, SagaForked, SagaUnwinding),
-    *(ReplayConflict, ResultNotRecorded),
+    *(ReplayConflict, ResultNotRecorded, ProgramEnds),
 )
 """What ends a run whatever the framework makes of its tools' errors."""
 

@@ -6,6 +6,7 @@ Rules of this part:
   the items is outside it: the run goes on in a task of its own.
 - A stream that is closed early is a run that was cancelled: nothing goes on behind it, and what it
   did is undone before the close returns.
+- What ends the program is raised where the items are taken, and not in the task of the run.
 - The report of the run is the program's last report, however the stream ends.
 """
 
@@ -19,6 +20,7 @@ from typing import Any, Final
 
 from agent_saga.domain.report import RollbackReport
 from agent_saga.engine.boundary import last_reports
+from agent_saga.engine.quitting import kept
 from agent_saga.kit.frameworks.loops import no_loop
 
 END: Final = object()
@@ -81,7 +83,7 @@ class Seat:
         """Let the run go on behind the item that was taken."""
         self._asked.put_nowait(None)
 
-    async def leave(self, task: asyncio.Task[None]) -> None:
+    async def leave(self, task: asyncio.Task[Any]) -> None:
         """Cancel a run that goes on, and wait until it was undone."""
         if task.done():
             return
@@ -104,9 +106,9 @@ async def streamed(run: Callable[[], Awaitable[None]], seat: Seat) -> AsyncGener
         Exception: what the run raised, in the place of the next item.
     """
 
-    async def going_on() -> None:
+    async def going_on() -> Any:
         try:
-            await run()
+            return await kept(run())
         finally:
             seat.end(last_reports.get())
 
@@ -115,7 +117,9 @@ async def streamed(run: Callable[[], Awaitable[None]], seat: Seat) -> AsyncGener
         while (item := await seat.next()) is not END:
             yield item
             seat.ask()
-        await task
+        ended = await task
+        if ended is not None:
+            raise ended.error
     finally:
         await seat.leave(task)
         last_reports.set(seat.report)

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
@@ -39,6 +41,16 @@ class Human:
     def ask(self, request: ApprovalRequest) -> Approval:
         self.asked.append(request.tool)
         return Approval(approved=self.approves, by="ann")
+
+
+def _run_on_a_loop(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine as `asyncio.run` does, but cancel nothing that is left behind."""
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(coroutine)
+    finally:
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
 
 
 class RunCases(IntegrationCases):
@@ -86,6 +98,36 @@ class RunCases(IntegrationCases):
         assert isinstance(failed.value.cause, RuntimeError)
         assert [call.name for call in bench.world.calls("forward")] == ["seat"]
         bench.world.assert_restored()
+
+    @pytest.mark.parametrize(
+        ("ending", "tool"), [(SystemExit, "quits"), (KeyboardInterrupt, "quits_later")]
+    )
+    def test_a_tool_that_ends_the_program_undoes_the_run_first(
+        self, bench: Bench, ending: type[BaseException], tool: str
+    ) -> None:
+        made: CaseTool = getattr(bench.tools, tool)(ending)
+        calls = [Call(tool, {"item": "all"}), *book("room")]
+        script: list[Turn] = [book("seat"), calls, book("car"), "done"]
+
+        def agent() -> Any:
+            return bench.agent(script, bench.tools.book(), made, shows_errors=True)
+
+        async def streamed() -> None:
+            async for _ in bench.driver.stream(agent()):
+                pass
+
+        async def ran() -> None:
+            await bench.driver.run(agent())
+
+        for run in (ran, streamed):
+            with pytest.raises(ending, match="all"):
+                _run_on_a_loop(run())
+            bench.world.assert_restored()
+            assert not bench.world.calls("forward", "car")
+        if tool == "quits":
+            with pytest.raises(ending, match="all"):
+                bench.driver.run_sync(agent())
+            bench.world.assert_restored()
 
     def test_parallel_calls_are_undone_when_one_fails(self, bench: Bench) -> None:
         calls = [*book("seat"), Call("reserve", {"item": "room"}), *FAILS, *book("car")]

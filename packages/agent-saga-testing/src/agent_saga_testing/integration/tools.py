@@ -89,6 +89,25 @@ class Tools:
 
         return CaseTool("look_up", look_up)
 
+    def quits(self, ending: type[BaseException]) -> CaseTool:
+        """A synchronous read that ends the program."""
+
+        def quits(item: str) -> str:
+            """End the program."""
+            raise ending(item)
+
+        return CaseTool("quits", quits)
+
+    def quits_later(self, ending: type[BaseException]) -> CaseTool:
+        """An asynchronous read that ends the program."""
+
+        async def quits_later(item: str) -> str:
+            """End the program, in a while."""
+            await asyncio.sleep(LOOK)
+            raise ending(item)
+
+        return CaseTool("quits_later", quits_later)
+
     def notes_saga(self) -> CaseTool:
         """A read that notes the saga that it runs in."""
 
