@@ -24,6 +24,8 @@ from agents import (
     WebSearchTool,
 )
 
+from agent_saga.engine.quitting import kept
+
 Implementation = Callable[[Any, str], Awaitable[Any]]
 
 _IMPLEMENTATION = "_invoke_tool_impl"
@@ -161,5 +163,5 @@ def is_all_theirs(error: BaseException) -> bool:
     while trace is not None:
         names.append(str(trace.tb_frame.f_globals.get("__name__", "")))
         trace = trace.tb_next
-    roots = {name.partition(".")[0] for name in names}
+    roots = {name.partition(".")[0] for name in names if name != kept.__module__}
     return bool(roots) and roots <= {"agents", "asyncio", __name__.partition(".")[0]}
