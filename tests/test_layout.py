@@ -10,7 +10,7 @@ import pytest
 
 from tools import tree
 
-LONGEST_FILE = 500
+LONGEST_FILE = 400
 LONGEST_FUNCTION = 60
 MEDIAN_FUNCTION = 10
 

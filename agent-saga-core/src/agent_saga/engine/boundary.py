@@ -18,7 +18,6 @@ Rules of this part:
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import logging
 from typing import TYPE_CHECKING, TypeVar
@@ -29,23 +28,30 @@ from agent_saga.engine import active, interrupts, journal
 from agent_saga.engine.commit import Committed, commit
 from agent_saga.engine.drive_async import AsyncDriver, drive_shielded
 from agent_saga.engine.drive_sync import SyncDriver
+from agent_saga.engine.loops import refuse_blocking
 from agent_saga.engine.options import BoundaryOptions
 from agent_saga.engine.quitting import ending_behind
 from agent_saga.engine.saga import Saga
 from agent_saga.engine.scope import Scope
 from agent_saga.engine.suspend import asked_for, left_to_recovery, suspend
-from agent_saga.engine.telling import aborted, annotated, cause_of, noted
+from agent_saga.engine.telling import (
+    UNSETTLED,
+    aborted,
+    annotated,
+    cause_of,
+    noted,
+    suspended,
+    told_unawaited,
+    unsettled,
+)
 from agent_saga.engine.unwind import release, unwind
 from agent_saga.errors import (
     AbortRequested,
-    CommittedUnsettled,
     ConfigurationError,
     RefusedError,
     SagaAborted,
     SagaForked,
-    SagaSuspended,
     SuspendRequested,
-    ToolNotAwaited,
     WALError,
 )
 from agent_saga.observe.correlation import SAGA_ID
@@ -71,24 +77,6 @@ def reset(variable: contextvars.ContextVar[T], token: contextvars.Token[T]) -> N
         variable.reset(token)
     except ValueError:
         log.debug("%s was set in another context", variable.name)
-
-
-def loop_is_running() -> bool:
-    """Say whether an event loop is running on this thread."""
-    return asyncio._get_running_loop() is not None  # noqa: SLF001 - the documented way, and cheap
-
-
-def refuse_blocking() -> None:
-    """Refuse a synchronous boundary where an event loop is running on this thread.
-
-    Raises:
-        ConfigurationError: it would block that loop.
-    """
-    if loop_is_running():
-        raise ConfigurationError(
-            "A synchronous boundary would block the event loop that is running here.",
-            fix="Use `async with`.",
-        )
 
 
 class Boundary:
@@ -237,7 +225,7 @@ class Boundary:
         if _forked(scope) or scope.saga.read_only:
             return False
         if isinstance(error, GeneratorExit):
-            _not_awaited(scope)
+            scope.drop_unawaited()
             release(scope, "its coroutine was closed")
             return False
         outside = current_scope.set(None)
@@ -282,11 +270,7 @@ class Boundary:
         self._ended(scope, report)
         if trouble is not None:
             raise annotated(trouble, report)
-        raise SagaSuspended(
-            f"Saga {scope.saga.id} is suspended: {request.message}",
-            report=report,
-            fix=f"Resume it with saga_id={scope.saga.key or scope.saga.id!r}, resume=True.",
-        ) from request
+        raise suspended(report, request.message, scope.saga.key or scope.saga.id) from request
 
     def _give_interrupts_back(self) -> None:
         if self._interrupts:
@@ -300,7 +284,7 @@ class Boundary:
 
     def _failure(self, scope: Scope, error: BaseException | None) -> BaseException | None:
         """Return what makes the boundary fail, or None."""
-        not_awaited = _not_awaited(scope)
+        not_awaited = told_unawaited(scope.drop_unawaited())
         request = asked_for(scope.saga, error)
         if request is not None:
             return request
@@ -351,16 +335,10 @@ class Boundary:
         if result.cut is not None:
             raise annotated(result.cut, report)
         if not report.clean:
-            self._say_unsettled(report)
+            if self.options.on_unsettled == "raise":
+                raise unsettled(report)
+            log.warning("%s %s", UNSETTLED, report.headline())
         return None
-
-    def _say_unsettled(self, report: RollbackReport) -> None:
-        message = "The boundary ended well, but not everything in it is settled."
-        if self.options.on_unsettled == "raise":
-            raise CommittedUnsettled(
-                f"{message}\n{report.summary()}", report=report, fix=report.next_command()
-            )
-        log.warning("%s %s", message, report.headline())
 
     def _raise(
         self,
@@ -407,17 +385,3 @@ def _give_up(scope: Scope, broken: BaseException) -> None:
     if not _forked(scope):
         closed = isinstance(broken, GeneratorExit)
         release(scope, "its coroutine was closed" if closed else type(broken).__name__)
-
-
-def _not_awaited(scope: Scope) -> ToolNotAwaited | None:
-    """Return an error if calls in this scope were made and never awaited; drop them."""
-    forgotten = [call for inner in scope.subtree() for call in inner.unawaited.values()]
-    if not forgotten:
-        return None
-    for call in forgotten:
-        call.close()
-    names = ", ".join(sorted({call.__qualname__ for call in forgotten}))
-    return ToolNotAwaited(
-        f"Calls were made and never awaited, so they did not run: {names}.",
-        fix="Write `await` before them.",
-    )

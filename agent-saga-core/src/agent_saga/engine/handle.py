@@ -12,12 +12,8 @@ from agent_saga.domain import durations
 from agent_saga.domain.report import RollbackReport, StepLine
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.engine import interrupts
-from agent_saga.engine.boundary import (
-    Boundary,
-    current_scope,
-    loop_is_running,
-    refuse_blocking,
-)
+from agent_saga.engine.boundary import Boundary, current_scope
+from agent_saga.engine.loops import loop_is_running, refuse_blocking
 from agent_saga.engine.options import BoundaryOptions
 from agent_saga.engine.ports import Engine
 from agent_saga.engine.retry import RetryPolicy

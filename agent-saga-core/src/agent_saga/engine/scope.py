@@ -84,6 +84,13 @@ class Scope:
         """Return this scope and every scope inside it."""
         return [self, *[s for child in self.children for s in child.subtree()]]
 
+    def drop_unawaited(self) -> list[str]:
+        """Drop the calls in it and inside it that were never awaited; return their names."""
+        forgotten = [call for scope in self.subtree() for call in scope.unawaited.values()]
+        for call in forgotten:
+            call.close()
+        return sorted({call.__qualname__ for call in forgotten})
+
     def fence(self) -> None:
         """Let no further step of this scope start: it is being undone."""
         with self.saga.lock:

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from agent_saga.engine.payloads import error_text
-from agent_saga.errors import AgentSagaError, SagaAborted, one_line
+from agent_saga.errors import (
+    AgentSagaError,
+    CommittedUnsettled,
+    SagaAborted,
+    SagaSuspended,
+    ToolNotAwaited,
+    one_line,
+)
 
 if TYPE_CHECKING:
     from agent_saga.domain.report import RollbackReport
+
+
+UNSETTLED: Final = "The boundary ended well, but not everything in it is settled."
 
 
 def cause_of(failure: BaseException) -> str:
@@ -40,4 +51,30 @@ def aborted(report: RollbackReport, cause: BaseException) -> SagaAborted:
         cause=cause,
         report=report,
         fix=hint if report.clean else report.next_command(),
+    )
+
+
+def unsettled(report: RollbackReport) -> CommittedUnsettled:
+    """Return the error that tells a caller that a boundary was committed, and not all is known."""
+    return CommittedUnsettled(
+        f"{UNSETTLED}\n{report.summary()}", report=report, fix=report.next_command()
+    )
+
+
+def suspended(report: RollbackReport, reason: str, key: str) -> SagaSuspended:
+    """Return the error that tells a caller that the saga waits, and how to go on with it."""
+    return SagaSuspended(
+        f"Saga {report.saga_id} is suspended: {reason}",
+        report=report,
+        fix=f"Resume it with saga_id={key!r}, resume=True.",
+    )
+
+
+def told_unawaited(names: Sequence[str]) -> ToolNotAwaited | None:
+    """Return the error that names the calls that nobody awaited; None if there are none."""
+    if not names:
+        return None
+    return ToolNotAwaited(
+        f"Calls were made and never awaited, so they did not run: {', '.join(names)}.",
+        fix="Write `await` before them.",
     )

@@ -22,7 +22,7 @@ from agent_saga.controls.limits.moments import moment
 from agent_saga.controls.limits.upkeep import sweep
 from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.domain.durations import seconds
-from agent_saga.engine.boundary import loop_is_running
+from agent_saga.engine.loops import loop_is_running
 from agent_saga.errors import AgentSagaError, ConfigurationError
 from agent_saga.observe.logger import logger
 from agent_saga.plugins.notifiers import Notifier

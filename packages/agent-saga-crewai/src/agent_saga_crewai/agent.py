@@ -19,7 +19,7 @@ from typing import Any, Final
 from crewai import Agent, Crew
 from crewai.flow.flow import Flow
 
-from agent_saga.engine.boundary import loop_is_running
+from agent_saga.engine.loops import loop_is_running
 from agent_saga.errors import ConfigurationError
 from agent_saga.kit.agent_kit import AgentKit
 from agent_saga.kit.frameworks.declarations import Declaration, Declarations, Declared, checked

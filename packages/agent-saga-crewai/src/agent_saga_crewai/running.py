@@ -23,8 +23,8 @@ from typing import Any
 
 from crewai.tools.tool_failure import ToolExecutionFailedError
 
-from agent_saga.engine.boundary import loop_is_running
 from agent_saga.engine.handle import SagaHandle
+from agent_saga.engine.loops import loop_is_running
 from agent_saga.errors import ConfigurationError, SagaSuspended
 from agent_saga.kit.agent_kit import AgentKit
 from agent_saga.kit.scopes import last_report

@@ -7,7 +7,8 @@ import contextvars
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from agent_saga.engine.boundary import last_reports, loop_is_running
+from agent_saga.engine.boundary import last_reports
+from agent_saga.engine.loops import loop_is_running
 from agent_saga.errors import ConfigurationError
 
 T = TypeVar("T")
