@@ -39,6 +39,7 @@ from agent_saga_autogen.effects import stop
 from agent_saga_autogen.leaving import CallCancelled
 from agent_saga_autogen.plans import Asked, Plan, planned
 from agent_saga_autogen.teams import GIVES_UP
+from agent_saga_autogen.turns import original
 from agent_saga_autogen.waiting import answered
 
 
@@ -266,7 +267,7 @@ class Started:
         try:
             return task.result()
         except RuntimeError as error:
-            raise self._original(error) from error.__cause__
+            raise original(self.plan.run, error) from error.__cause__
 
     def cancel(self) -> None:
         """Cancel the run: nothing of it begins any more, and what goes on is cancelled."""
@@ -276,13 +277,6 @@ class Started:
             self.release()
         self.token.cancel()
         self._cancelled.set()
-
-    def _original(self, error: RuntimeError) -> Exception:
-        """Return what an agent raised, where a team tells of it in words alone."""
-        raised = self.plan.run.raised
-        if raised is not None and f"{type(raised).__name__}: {raised}" in str(error):
-            return raised
-        return error
 
 
 def _said(event: ToolCallExecutionEvent) -> TextMessage:

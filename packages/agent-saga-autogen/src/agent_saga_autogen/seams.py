@@ -33,6 +33,7 @@ _OWN_RUNTIME = "_embedded_runtime"
 _RUNTIME = "_runtime"
 _OUTPUT = "_output_message_queue"
 _STARTED = "_run_context"
+_WORK = "_run_task"
 _FAILED = "_background_exception"
 _MANAGER_CLASS = "_base_group_chat_manager_class"
 _SPEAKERS = "_active_speakers"
@@ -224,9 +225,19 @@ def is_started(team: Any) -> bool:
     return getattr(runtime, _STARTED, True) is not None
 
 
+def work(team: Any) -> asyncio.Future[Any] | None:
+    """Return what ends when somebody stops the runtime of a team; None if that cannot be seen."""
+    found = None if of(team, _OWN_RUNTIME) else getattr(of(team, _RUNTIME), _STARTED, None)
+    task = getattr(found, _WORK, None)
+    return task if isinstance(task, asyncio.Future) else None
+
+
 def delivers(team: Any) -> bool:
     """Say whether what an agent of a team tells can still come to its manager."""
-    return not of(team, _OWN_RUNTIME) or getattr(of(team, _RUNTIME), _STARTED, True) is not None
+    runtime = of(team, _RUNTIME)
+    if not isinstance(runtime, SingleThreadedAgentRuntime):
+        return True
+    return getattr(runtime, _STARTED, True) is not None
 
 
 def forget_failures(team: Any) -> None:

@@ -8,6 +8,8 @@ Rules of this part:
 - A run ends when none of its agents works any more: what these still tell would be told to the next
   run. A team whose agents do not come to an end is not run again.
 - Who was speaking when a run failed is not waited for in the next one.
+- A runtime that somebody stops delivers nothing more, and AutoGen would wait for ever. The agents
+  that are at work come to the end of what they do, and then the run fails.
 """
 
 from __future__ import annotations
@@ -19,13 +21,15 @@ from typing import Any, Final
 
 from autogen_agentchat.base import TaskResult, TerminationCondition
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, StopMessage
-from autogen_core import MessageContext, MessageHandlerContext
+from autogen_core import CancellationToken, MessageContext, MessageHandlerContext
 
 from agent_saga.errors import ConfigurationError
 from agent_saga.kit.frameworks.failures import is_cancelled
 from agent_saga.kit.frameworks.streams import TURNS
 from agent_saga_autogen import seams
 from agent_saga_autogen.binding import Binding
+from agent_saga_autogen.calls import Run
+from agent_saga_autogen.effects import stop
 from agent_saga_autogen.leaving import Inside, as_exception, within
 from agent_saga_autogen.turns import WORKING, ending, stopped
 
@@ -52,12 +56,16 @@ class Room:
         self.manager: Any = None
         self._name = name
         self._busy = 0
+        self._lost = False  # what was told last is delivered as soon as the runtime works again
 
     def at_rest(self, team: Any) -> bool:
         """Say whether nothing of a run goes on."""
-        works = any(vars(member).get(WORKING) for member in seams.participants(team))
         waited_for = self.manager is not None and bool(seams.speakers(self.manager))
-        return not (self._busy or works or (waited_for and seams.delivers(team)))
+        return not (self._works(team) or (waited_for and seams.delivers(team)))
+
+    def _works(self, team: Any) -> bool:
+        members = seams.participants(team)
+        return bool(self._busy or any(vars(member).get(WORKING) for member in members))
 
     def check(self, team: Any) -> None:
         """See that a run can begin.
@@ -77,6 +85,32 @@ class Room:
             )
         _emptied(seams.output(team))
         seams.forget_failures(team)
+
+    async def fail_with_runtime(
+        self, team: Any, run: Run | None, token: CancellationToken | None
+    ) -> None:
+        """Let a run fail when somebody stops the runtime that carries it; to be cancelled else.
+
+        Args:
+            team: the team.
+            run: its run.
+            token: cancels it.
+        """
+        work = seams.work(team)
+        if work is None or run is None or token is None:
+            return
+        await asyncio.wait({work})
+        while True:
+            if not self._works(team) and seams.output(team).empty():
+                break
+            await asyncio.sleep(_LOOKS)
+        for _ in range(TURNS):  # the run may be about to end by itself
+            await asyncio.sleep(0)
+        if self.manager is not None:
+            seams.speakers(self.manager).clear()
+        self._lost = True
+        stop(run, _stopped_runtime(self._name))
+        token.cancel()
 
     async def come_to_rest(self, team: Any) -> None:
         """Wait, bounded, until nothing of a run goes on; what it still tells is told to nobody."""
@@ -113,6 +147,9 @@ class Room:
         inside = Inside()
         if seams.begins(message) and context.is_rpc:
             seams.speakers(self.manager).clear()
+            self._lost = False
+        if self._lost and not context.is_rpc:
+            return None
         self._busy += 1
         try:
             return await self.binding.call(lambda: self._as_manager(handle))
@@ -153,16 +190,21 @@ class SagaTeam:
         room: Room = vars(self)[_ROOM]
         room.check(self)
         run, name = room.binding.run(), str(getattr(self, "name", type(self).__name__))
+        token = options.get("cancellation_token")
+        watching = asyncio.ensure_future(room.fail_with_runtime(self, run, token))
         try:
             given = super().run_stream(**options)  # type: ignore[misc]
-            with ending(run, name, options.get("cancellation_token"), tells=True) as inside:
+            with ending(run, name, token, tells=True) as inside:
                 async with contextlib.aclosing(given) as events:
                     async for event in events:
+                        if isinstance(event, TaskResult):
+                            watching.cancel()
                         inside.gives()
                         yield event
                         inside.goes_on()
                 return
         finally:
+            watching.cancel()
             await room.come_to_rest(self)
         if run is not None:
             yield TaskResult(messages=[stopped(run, name)], stop_reason="The run was stopped.")
@@ -241,6 +283,14 @@ def team_under_care(team: Any, binding: Binding) -> Any:
     made = seams.made_as(team, seams.class_of(SagaTeam, type(team)), {_ROOM: Room(binding, name)})
     seams.managed_by(made, seams.class_of(SagaManager, seams.manager_class(team)))
     return made
+
+
+def _stopped_runtime(name: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"The runtime of {name} was stopped while the run went on; nothing of it is delivered any "
+        "more.",
+        fix="End a run through its cancellation token, and stop the runtime after it.",
+    )
 
 
 def _emptied(queue: asyncio.Queue[Any]) -> None:

@@ -175,9 +175,17 @@ def ending(
         if lost is not error:
             run.raised = lost
             raise lost from error
-        if not tells:
+        if not tells and original(run, error) is error:
             run.raised = lost
         raise
+
+
+def original(run: Run, error: Exception) -> Exception:
+    """Return what an agent raised, where a team tells of it in words alone; else the error."""
+    raised = run.raised
+    if raised is None or not isinstance(error, RuntimeError):
+        return error
+    return raised if f"{type(raised).__name__}: {raised}" in str(error) else error
 
 
 async def _goes_on(run: Run, path: Path, *, begins: bool = True) -> bool:
