@@ -11,8 +11,18 @@ from typing import Any
 
 import pytest
 
-from agent_saga import AgentKit, SagaAborted, Settings, saga_lifespan
+from agent_saga import (
+    AgentKit,
+    FileWAL,
+    SagaAborted,
+    Settings,
+    saga_lifespan,
+    saga_scope,
+    set_default_wal,
+)
 from agent_saga.cli.reading import read_log
+from agent_saga.errors import ConfigurationError
+from agent_saga.runtime.logs import chosen_wal
 
 pytestmark = pytest.mark.anyio
 
@@ -26,6 +36,10 @@ def anyio_backend() -> str:
 
 def exit_of(script: list[str]) -> int:
     return subprocess.run(script, check=False).returncode
+
+
+def names_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
 
 
 def verdicts(log: Path) -> list[tuple[str, bool]]:
@@ -55,6 +69,59 @@ async def test_boundaries_use_the_log_of_the_application(tmp_path: Path) -> None
                 raise RuntimeError
     assert done == [1]
     assert verdicts(log) == [("COMMITTED", True), ("ROLLED_BACK", True)]
+
+
+@pytest.mark.parametrize("nested", [True, False])
+async def test_applications_on_one_log_may_overlap(
+    tmp_path: Path, nested: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log of the one that goes on stays open, and stays the one that is written and watched."""
+    monkeypatch.chdir(tmp_path)
+    log, kit = tmp_path / "log", AgentKit("app")
+
+    @kit.tool("COMPENSABLE")
+    async def act() -> None: ...
+
+    @act.undo
+    async def undo_act() -> None: ...
+
+    outer, inner = [saga_lifespan(log, interval=0.05, settings=QUICK)(object()) for _ in range(2)]
+    ends = (inner, outer) if nested else (outer, inner)
+    await outer.__aenter__()
+    await inner.__aenter__()
+    for application in ends:
+        async with kit.transaction():
+            await act()
+        await application.__aexit__(None, None, None)
+    assert verdicts(log) == [("COMMITTED", True)] * 2
+    assert names_in(tmp_path) == ["log"], "no other log was begun"
+
+
+async def test_logs_of_applications_that_overlap_do_not_mix(tmp_path: Path) -> None:
+    usual = FileWAL(tmp_path / "usual")
+    set_default_wal(usual)
+    first, second = [
+        saga_lifespan(tmp_path / name, interval=0.05, settings=QUICK)(object())
+        for name in ("first", "second")
+    ]
+    await first.__aenter__()
+    await second.__aenter__()
+    await first.__aexit__(None, None, None)
+    async with saga_scope() as saga:
+        await saga.execute(tool="look", semantics="REVERSIBLE", forward=lambda: 1)
+    assert verdicts(tmp_path / "second") == [("COMMITTED", True)]
+    await second.__aexit__(None, None, None)
+    assert chosen_wal() is usual, "what the program had chosen before"
+    set_default_wal(None)
+
+
+async def test_a_log_that_was_closed_is_refused_at_the_start(tmp_path: Path) -> None:
+    application = saga_lifespan(FileWAL(tmp_path / "log"), interval=0.05)
+    async with application(object()):
+        pass
+    with pytest.raises(ConfigurationError, match="was closed"):
+        async with application(object()):
+            pass
 
 
 async def test_the_daemon_beside_it_never_touches_a_live_saga(tmp_path: Path) -> None:

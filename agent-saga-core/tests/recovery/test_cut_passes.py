@@ -78,3 +78,16 @@ def test_the_command_tells_of_none_that_it_came_to(
     log.close()
     assert main(["recover", "--wal-path", str(log.path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["skipped"] == 0
+
+
+def test_what_stays_wrong_with_the_state_store_is_logged_once(
+    log: Log, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    dead(log)
+    daemon = log.daemon()
+    daemon.sweep()
+    (log.path / "state.sqlite").unlink()
+    for _ in range(3):
+        assert daemon.sweep().untold
+    told = [record.getMessage() for record in caplog.records if record.levelname != "INFO"]
+    assert len(told) == len(set(told)) == 2

@@ -10,8 +10,13 @@ from typing import Any
 
 import pytest
 
-from agent_saga import AgentKit, FileWAL, RecoveryDaemon, configure_logging
+from agent_saga import AgentKit, FileWAL, RecoveryDaemon, configure_logging, saga_lifespan
 from agent_saga.errors import AgentSagaError, ConfigurationError
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
 
 
 async def later(saga: object) -> None: ...
@@ -103,6 +108,28 @@ def test_names_of_loggers(loggers: Any) -> None:
 def test_where_log_lines_go(stream: Any) -> None:
     with pytest.raises(ConfigurationError):
         configure_logging(stream=stream)
+
+
+@pytest.mark.parametrize("wal", ["", "file:", b"log", 5])
+def test_the_log_of_a_daemon(wal: Any) -> None:
+    with pytest.raises(ConfigurationError):
+        RecoveryDaemon(wal)
+
+
+LIFESPANS: dict[str, dict[str, Any]] = {
+    "a text for names": {"imports": "json"},
+    "settings": {"settings": 5},
+    "no log": {"wal": ""},
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("given", LIFESPANS.values(), ids=LIFESPANS.keys())
+async def test_a_lifespan(tmp_path: Path, given: dict[str, Any], anyio_backend: str) -> None:
+    application = saga_lifespan(**{"wal": tmp_path / "log", **given})
+    with pytest.raises(ConfigurationError):
+        async with application(object()):
+            pass
 
 
 def test_the_settings_of_a_kit() -> None:

@@ -7,6 +7,9 @@ Rules of this part:
   never touches the sagas of a process that lives.
 - On shutdown the daemon stops, open sagas are given a bounded time to end and undo themselves, and
   the log is closed. What does not end in time is left in the log; a later process recovers it.
+- Applications in one process may overlap, as those do that are mounted in another one. The default
+  log is that of the last one to start that still runs, then what it was before the first; a log is
+  closed with the last application that runs on it.
 """
 
 from __future__ import annotations
@@ -21,10 +24,11 @@ from typing import Any, Final
 
 from agent_saga.domain.durations import seconds
 from agent_saga.engine.active import active
+from agent_saga.errors import ConfigurationError
 from agent_saga.observe.logger import logger
 from agent_saga.plugins.importing import import_modules
 from agent_saga.runtime.daemon import RecoveryDaemon
-from agent_saga.runtime.logs import set_default_wal, wal_at
+from agent_saga.runtime.logs import chosen_wal, set_default_wal, wal_at
 from agent_saga.runtime.settings import Settings
 from agent_saga.wal.base import BaseWAL
 
@@ -55,7 +59,8 @@ def saga_lifespan(
         settings: how recovery runs; read from the environment when not given.
 
     Raises:
-        ConfigurationError: when the application starts, if the log is not one in files.
+        ConfigurationError: when the application starts, if the log is not one in files, or is an
+            object that was closed.
         PluginError: when the application starts, if a module cannot be loaded.
     """
 
@@ -66,9 +71,15 @@ def saga_lifespan(
         seconds("interval=", interval, zero=True)
         seconds("grace=", grace, zero=True)
         opened = wal_at(wal, settings)
+        if opened.closed:
+            raise ConfigurationError(
+                f"The log {opened.address} was closed, perhaps when an application ended that ran "
+                "on it.",
+                fix="Give saga_lifespan the path of the log; it opens the log at each start.",
+            )
         import_modules(imports)
         daemon = RecoveryDaemon(opened, settings=settings, by=f"lifespan of {os.getpid()}")
-        set_default_wal(opened)
+        _running.begin(opened)
         watching = threading.Thread(
             target=daemon.watch, args=(interval,), name="agent-saga-recovery", daemon=True
         )
@@ -76,17 +87,51 @@ def saga_lifespan(
         try:
             yield
         finally:
-            set_default_wal(None)
+            _running.end(opened)
             await _shut_down(daemon, watching, opened, grace)
 
     return lifespan
+
+
+class _Running:
+    """The logs of the applications that run in this process, in the order of their starts."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._logs: list[BaseWAL] = []
+        self._before: BaseWAL | None = None
+
+    def begin(self, wal: BaseWAL) -> None:
+        """Make a log the default one for an application that starts."""
+        with self._lock:
+            if not self._logs:
+                self._before = chosen_wal()
+            self._logs.append(wal)
+            set_default_wal(wal)
+
+    def end(self, wal: BaseWAL) -> None:
+        """Give the default back."""
+        with self._lock:
+            self._logs.remove(wal)
+            if chosen_wal() is wal:
+                before = self._before
+                usual = None if before is None or before.closed else before
+                set_default_wal(self._logs[-1] if self._logs else usual)
+
+    def uses(self, wal: BaseWAL) -> bool:
+        """Say whether an application runs on a log."""
+        with self._lock:
+            return wal in self._logs
+
+
+_running: Final = _Running()
 
 
 async def _shut_down(
     daemon: RecoveryDaemon, watching: threading.Thread, wal: BaseWAL, grace: float
 ) -> None:
     daemon.stop()
-    left = await _ended(wal, grace)
+    left = 0 if _running.uses(wal) else await _ended(wal, grace)
     if left:
         log.error(
             "%s not ended after %.0f s, left to recovery: %s",
@@ -96,7 +141,8 @@ async def _shut_down(
         )
     await asyncio.to_thread(watching.join, grace)
     daemon.close()
-    await wal.aclose()
+    if not _running.uses(wal):
+        await wal.aclose()
 
 
 async def _ended(wal: BaseWAL, grace: float) -> int:

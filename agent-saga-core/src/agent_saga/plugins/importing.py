@@ -71,8 +71,14 @@ def import_modules(names: Iterable[str]) -> None:
 
     Raises:
         PluginError: a module cannot be loaded.
-        ConfigurationError: a module opened a boundary or called a wrapped tool while loading.
+        ConfigurationError: a module opened a boundary or called a wrapped tool while loading, or a
+            text stands where a list of names belongs.
     """
+    if isinstance(names, str):
+        raise ConfigurationError(
+            f"Modules to import are a list of names, not the text {names!r}.",
+            fix=f"Give [{names!r}].",
+        )
     here = os.getcwd()  # noqa: PTH109 - pathlib is slow to load
     for name in names:
         _put_first(here)  # also after a module that chose another one

@@ -152,6 +152,7 @@ class Daemon:
         self._undo_held = False
         self._stop = threading.Event()
         self._stops = 0
+        self._untold = ""
 
     def sweep(
         self,
@@ -175,8 +176,9 @@ class Daemon:
         self._dead = dead_writers(self.path, known=self._dead)
         found = survey(self.path, dead=self._dead, keep=True)
         untold = self._proofs.add_vanished(self.path, found)
-        if untold:
+        if untold and untold != self._untold:
             log.error("%s", untold)
+        self._untold = untold
         self._proofs.expect(found.sagas.values())
         self._forget_all_but(found)
         for saga in found.sagas.values():

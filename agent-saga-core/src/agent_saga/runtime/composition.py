@@ -16,13 +16,11 @@ from agent_saga.controls.installed import INSTALLED
 from agent_saga.controls.limits.chosen import limit_store_for
 from agent_saga.controls.switch.kill_switch import KillSwitch
 from agent_saga.domain.clock import SYSTEM_CLOCK
-from agent_saga.domain.durations import shown
 from agent_saga.engine.options import BoundaryOptions
 from agent_saga.engine.pool import ToolPool
 from agent_saga.engine.ports import Engine
 from agent_saga.engine.saga import Saga
 from agent_saga.engine.timing import Timing
-from agent_saga.errors import ConfigurationError
 from agent_saga.observe.metrics import process_metrics
 from agent_saga.plugins.process import process_plugins
 from agent_saga.plugins.registry import process_handlers
@@ -32,7 +30,7 @@ from agent_saga.runtime.feed import feed_of
 from agent_saga.runtime.identified import identified
 from agent_saga.runtime.left import say_what_is_left
 from agent_saga.runtime.logs import default_wal, wal_at
-from agent_saga.runtime.settings import Settings
+from agent_saga.runtime.settings import Settings, given_settings
 from agent_saga.state.address import open_state
 
 if TYPE_CHECKING:
@@ -64,15 +62,10 @@ class Runtime:
         settings: Settings | None = None,
         recovers: bool = False,
     ) -> None:
-        if settings is not None and not isinstance(settings, Settings):
-            raise ConfigurationError(
-                f"settings= takes a Settings, not {shown(settings)}.",
-                fix="Leave it out to read them from the environment.",
-            )
         self._recovers = recovers
         self._wal = wal
         self._gate = gate
-        self._given = settings
+        self._given = None if settings is None else given_settings(settings)
         self._lock = threading.Lock()
         self._opening = threading.Lock()
         self._engine: Engine | None = None

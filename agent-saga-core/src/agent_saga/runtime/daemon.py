@@ -105,6 +105,7 @@ class RecoveryDaemon:
             )
         self.leave_missing = leave_missing
         self._store: StateStore | None = None
+        self._not_handed_back = ""
         self._proofs = Proofs(KnownSagas(self._opened))
 
         def everybody() -> dict[str, Notifier]:
@@ -256,7 +257,11 @@ class RecoveryDaemon:
             place = self._place()
             sweep(place.store, place.wal, moment(SYSTEM_CLOCK))
         except AgentSagaError as error:
-            log.warning("what dead processes held of limits was not handed back: %s", error)
+            if error.message != self._not_handed_back:
+                log.warning("what dead processes held of limits was not handed back: %s", error)
+            self._not_handed_back = error.message
+        else:
+            self._not_handed_back = ""
         return result
 
     def missing_handlers(self, *, now: bool = False, undo_held: bool = False) -> list[str]:

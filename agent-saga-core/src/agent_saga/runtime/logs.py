@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from agent_saga.errors import ConfigurationError
 from agent_saga.plugins.process import process_plugins
-from agent_saga.runtime.settings import Settings
+from agent_saga.runtime.settings import Settings, given_settings
 from agent_saga.wal.address import open_wal
 from agent_saga.wal.base import BaseWAL
 
@@ -49,6 +49,11 @@ def set_default_wal(wal: BaseWAL | str | None) -> None:
     _chosen.default = None if wal is None else wal_at(wal)
 
 
+def chosen_wal() -> BaseWAL | None:
+    """Return what `set_default_wal` set; None when the settings hold."""
+    return _chosen.default
+
+
 def default_wal(settings: Settings) -> BaseWAL:
     """Return the log of boundaries that name none."""
     return _chosen.default if _chosen.default is not None else wal_at(settings.wal, settings)
@@ -70,7 +75,7 @@ def wal_at(wal: BaseWAL | str | os.PathLike[str], settings: Settings | None = No
     with _lock:
         log = _logs.get(address)
         if log is None or log.closed:
-            chosen = settings or Settings.from_environ()
+            chosen = Settings.from_environ() if settings is None else given_settings(settings)
             log = open_wal(address, _schemes())
             log.stall_after = chosen.stall_after
             log.undo_window = chosen.undo_window
@@ -86,6 +91,11 @@ def canonical(address: str) -> str:
     """
     if "\0" in address:
         raise ConfigurationError(f"The address {address!r} can be no path.")
+    if address in ("", "file:"):
+        raise ConfigurationError(
+            "The address of the log is empty.",
+            fix="Give a path, or leave it out for the one of the settings.",
+        )
     scheme, colon, rest = address.partition(":")
     if colon and len(scheme) > 1 and scheme != "file":
         return address

@@ -22,7 +22,7 @@ from agent_saga.domain.durations import ANSWER_WITHIN, YEAR, shown
 from agent_saga.domain.leaving import UNDO_WINDOW
 from agent_saga.errors import ConfigurationError
 
-__all__ = ["PREFIX", "SettingRow", "Settings", "defaults_table"]
+__all__ = ["PREFIX", "SettingRow", "Settings", "defaults_table", "given_settings"]
 
 PREFIX: Final = "AGENT_SAGA_"
 
@@ -259,6 +259,20 @@ def defaults_table(settings: Settings | None = None) -> list[SettingRow]:
             )
         )
     return rows
+
+
+def given_settings(settings: object) -> Settings:
+    """Return settings that were given.
+
+    Raises:
+        ConfigurationError: they are none.
+    """
+    if not isinstance(settings, Settings):
+        raise ConfigurationError(
+            f"settings= takes a Settings, not {shown(settings)}.",
+            fix="Leave it out to read them from the environment.",
+        )
+    return settings
 
 
 def _variable(name: str) -> str:
