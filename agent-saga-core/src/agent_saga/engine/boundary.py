@@ -31,6 +31,7 @@ from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.loops import refuse_blocking
 from agent_saga.engine.options import BoundaryOptions
 from agent_saga.engine.quitting import ending_behind
+from agent_saga.engine.releasing import release
 from agent_saga.engine.saga import Saga
 from agent_saga.engine.scope import Scope
 from agent_saga.engine.suspend import asked_for, left_to_recovery, suspend
@@ -44,7 +45,7 @@ from agent_saga.engine.telling import (
     told_unawaited,
     unsettled,
 )
-from agent_saga.engine.unwind import release, unwind
+from agent_saga.engine.unwind import unwind
 from agent_saga.errors import (
     AbortRequested,
     ConfigurationError,

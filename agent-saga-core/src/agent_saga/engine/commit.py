@@ -17,9 +17,9 @@ from agent_saga.domain.lifecycle import STEP_STANDS, SagaState, StepState
 from agent_saga.domain.records import Ev
 from agent_saga.engine import journal
 from agent_saga.engine.known import tell_empty, tell_ended
+from agent_saga.engine.releasing import release
 from agent_saga.engine.requests import Durable, Protocol, StepEnded
 from agent_saga.engine.settle import settle_unknown
-from agent_saga.engine.unwind import release
 from agent_saga.errors import RefusedError, ReplayConflict, SagaUnwinding, WALError, said_by
 from agent_saga.observe.logger import logger
 from agent_saga.observe.metrics import UNSETTLED_STEPS

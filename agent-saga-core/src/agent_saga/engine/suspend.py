@@ -24,8 +24,8 @@ from agent_saga.domain.records import Ev
 from agent_saga.engine import journal
 from agent_saga.engine.endings import origins
 from agent_saga.engine.known import tell_suspended
+from agent_saga.engine.releasing import release
 from agent_saga.engine.requests import Durable, Protocol, StepEnded
-from agent_saga.engine.unwind import release
 from agent_saga.errors import NotSuspendable, RefusedError, SuspendRequested, WALError, said_by
 
 if TYPE_CHECKING:

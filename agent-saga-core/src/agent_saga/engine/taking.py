@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from agent_saga.engine.options import BoundaryOptions
 from agent_saga.engine.ports import Engine
+from agent_saga.engine.releasing import release
 from agent_saga.engine.saga import Saga
-from agent_saga.engine.unwind import release
 
 Origin = Callable[[Engine, BoundaryOptions], Saga]
 

@@ -29,6 +29,7 @@ from agent_saga.engine.inverse import Undone, run_inverse, tried_before
 from agent_saga.engine.judging import kept_from_undoing
 from agent_saga.engine.known import tell_empty, tell_ended
 from agent_saga.engine.outcome import unusable
+from agent_saga.engine.releasing import release
 from agent_saga.engine.requests import Durable, Protocol, StepEnded
 from agent_saga.engine.saga import undo_order
 from agent_saga.engine.settle import quiet, settle_unknown, wait_until_quiet
@@ -383,19 +384,3 @@ def _as_trouble(cut: BaseException) -> AgentSagaError:
     if isinstance(cut, (WALError, RefusedError)):
         return cut
     return WALError(f"waiting for the terminal record was cut short by {type(cut).__name__}")
-
-
-def release(scope: Scope, cause: str) -> None:
-    """Give a saga up to recovery: nothing in this process will act on it any more."""
-    saga = scope.saga
-    saga.root.fence()
-    saga.released = True
-    if saga.state not in (SagaState.RUNNING, SagaState.UNWINDING):
-        return
-    try:
-        saga.engine.wal.check_fence(saga.id, saga.epoch)
-        journal.saga_event(saga, Ev.SAGA_RELEASED, cause=cause)
-        saga.engine.wal.drain()
-        saga.engine.wal.start_sync()
-    except (WALError, AgentSagaError) as trouble:
-        log.warning("that saga %s was released could not be recorded: %s", saga.id, trouble)

@@ -24,7 +24,7 @@ from agent_saga.engine.branch import undo_branch
 from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.journal import step_list
 from agent_saga.engine.options import BEGIN, KEEP, UNDO
-from agent_saga.engine.unwind import release
+from agent_saga.engine.releasing import release
 from agent_saga.errors import ForkRefused, NotRecordable, RecoveryError, UndoRefused
 from agent_saga.recovery.undo import came_after, planned, point_of
 
