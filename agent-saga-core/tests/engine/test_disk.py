@@ -223,7 +223,7 @@ def test_a_full_disk_refuses_intents_and_is_usable_again_when_freed(mode, tmp_pa
 
 
 def test_backpressure_refuses_before_the_effect(mode, tmp_path, fast, world):
-    wal = FileWAL(tmp_path / "slow", policy=BackpressurePolicy.RAISE, max_unsynced=0)
+    wal = FileWAL(tmp_path / "slow", policy=BackpressurePolicy.RAISE, max_unsynced=1)
     kit = kit_on(wal, fast)
     tool = tool_of(kit, world, mode)
 

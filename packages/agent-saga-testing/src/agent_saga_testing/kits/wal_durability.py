@@ -143,7 +143,7 @@ class WALDurability(Conformance):
         log.barrier_sync()
 
     def test_an_intent_is_refused_when_the_log_cannot_keep_up(self, opener: WALOpener) -> None:
-        log = opener(max_unsynced=0)
+        log = opener(max_unsynced=1)
         log.append(Ev.SAGA_BEGIN, saga="s")
         with pytest.raises(WALBackpressure):
             step(log, 1, Ev.STEP_INTENT)
@@ -155,7 +155,7 @@ class WALDurability(Conformance):
         assert [r.data.get("n") for r in ours(log)] == [None, 2, 3, 4]
 
     def test_blocking_waits_for_the_disk_instead(self, opener: WALOpener) -> None:
-        log = opener(max_unsynced=0, policy=BackpressurePolicy.BLOCK)
+        log = opener(max_unsynced=1, policy=BackpressurePolicy.BLOCK)
         for number in range(5):
             step(log, number, Ev.STEP_INTENT)
         log.close()
@@ -164,7 +164,7 @@ class WALDurability(Conformance):
     def test_dropping_silently_drops_observations_and_refuses_intents(
         self, opener: WALOpener
     ) -> None:
-        log = opener(max_unsynced=0, policy=BackpressurePolicy.DROP_SILENT)
+        log = opener(max_unsynced=1, policy=BackpressurePolicy.DROP_SILENT)
         log.append(Ev.SAGA_BEGIN, saga="s")
         step(log, 1, Ev.STEP_ATTEMPT)
         with pytest.raises(WALBackpressure):
