@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from agent_saga import AgentKit, Compensation, MemoryWAL, current_saga
+from agent_saga import AgentKit, Compensation, MemoryWAL, SagaAborted, current_saga
 from agent_saga.engine import interrupts
 from agent_saga.engine.boundary import current_scope
 
@@ -20,11 +20,29 @@ class Boom(Exception):
     pass
 
 
-class At:
-    """Raises SIGINT at the n-th line that runs in the engine or the log."""
+def leave(*_):
+    sys.exit(15)
 
-    def __init__(self, number):
+
+def too_late(*_):
+    raise TimeoutError("the alarm")
+
+
+PROGRAMS = {
+    "ctrl-c": (signal.SIGINT, signal.default_int_handler, KeyboardInterrupt),
+    "ctrl-c of its own": (signal.SIGINT, leave, SystemExit),
+    "exits": (signal.SIGTERM, leave, SystemExit),
+    "alarm": (signal.SIGALRM, too_late, TimeoutError),
+}
+"""What programs do with a signal: its number, its handler, and what that raises."""
+
+
+class At:
+    """Raises a signal at the n-th line that runs in the engine or the log."""
+
+    def __init__(self, number, signum=signal.SIGINT):
         self.number = number
+        self.signum = signum
         self.seen = 0
         self.struck = ""
 
@@ -38,7 +56,7 @@ class At:
             self.seen += 1
             if self.seen == self.number:
                 self.struck = f"{frame.f_code.co_qualname}:{frame.f_lineno}"
-                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(self.signum)
         return self.line
 
     def __enter__(self):
@@ -89,10 +107,10 @@ def lines_of(agent):
     return at.seen
 
 
-def _run(agent, number):
+def _run(agent, number, signum):
     """Interrupt at a line; return what came out, and where it struck."""
     error = None
-    with At(number) as at:
+    with At(number, signum) as at:
         try:
             agent()
         except BaseException as raised:
@@ -100,26 +118,35 @@ def _run(agent, number):
     return error, at.struck
 
 
+@pytest.fixture(params=PROGRAMS)
+def program(request):
+    signum, handler, raised = PROGRAMS[request.param]
+    before = signal.signal(signum, handler)
+    yield signum, handler, raised
+    signal.signal(signum, before)
+
+
 @pytest.mark.guarantee("INT-1")
 @pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("part", range(4))
-def test_an_interrupt_at_every_line(world, fast, no_tracer, fails, part):
+def test_an_interrupt_at_every_line(world, fast, no_tracer, fails, part, program):
+    signum, handler, raised = program
     probe = type(world)()
     total = lines_of(make(probe, fast, fails=fails))
     assert total > 300
     for number in range(1 + 5 * part, total, 20):
         fresh = type(world)()
-        error, struck = _run(make(fresh, fast, fails=fails), number)
+        error, struck = _run(make(fresh, fast, fails=fails), number, signum)
         if not struck:
             break
         where = f"line {number} ({struck}): {error!r}"
         assert interrupts.main.installed == 0, where
-        assert interrupts.main.kept == 0, where
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, where
+        assert interrupts.main.kept == [], where
+        assert signal.getsignal(signum) is handler, where
         assert current_scope.get() is None, where
-        assert isinstance(error, KeyboardInterrupt), where
+        assert isinstance(getattr(error, "cause", error), raised), where
         assert len(set(fresh.refunds)) == len(fresh.refunds), where
-        report = getattr(error, "saga_report", None)
+        report = getattr(error, "saga_report", getattr(error, "report", None))
         if fails or fresh.refunds:
             assert fresh.standing == [], where
         if report is not None and report.outcome == "ROLLED_BACK" and report.clean:
@@ -232,7 +259,7 @@ def test_a_tool_on_the_pool_is_given_up_and_found_again(kit, world):
     assert caught.value.saga_report.clean
 
 
-def test_a_program_s_own_handler_is_left_alone(kit, world):
+def test_a_program_s_own_handler_answers_at_once(kit, world):
     seen = []
     before = signal.signal(signal.SIGINT, lambda *_: seen.append(1))
     try:
@@ -241,6 +268,42 @@ def test_a_program_s_own_handler_is_left_alone(kit, world):
         assert seen == [1]
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_handler_that_is_put_in_place_meanwhile_stays(kit):
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    try:
+        signal.signal(signal.SIGTERM, leave)
+        with kit.transaction():
+            signal.signal(signal.SIGTERM, too_late)
+            signal.signal(signal.SIGINT, too_late)
+        assert signal.getsignal(signal.SIGTERM) is too_late
+        assert signal.getsignal(signal.SIGINT) is too_late
+    finally:
+        signal.signal(signal.SIGTERM, before[0])
+        signal.signal(signal.SIGINT, before[1])
+
+
+def test_an_alarm_during_the_undoing_waits_for_its_end(world, kit):
+    tool = kit.safe_tool(world.charge, "COMPENSABLE", name="pay_slowly")
+
+    @tool.undo
+    def refund(result):
+        if result["id"] == "ch2":
+            signal.raise_signal(signal.SIGALRM)
+        world.refund(result["id"])
+
+    before = signal.signal(signal.SIGALRM, too_late)
+    try:
+        with pytest.raises(SagaAborted) as caught, kit.transaction():
+            tool(1)
+            tool(2)
+            raise Boom
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert world.standing == []
+    assert caught.value.report.clean
+    assert isinstance(caught.value.cause, TimeoutError)
 
 
 def test_a_boundary_in_another_thread_takes_no_interrupts(kit):

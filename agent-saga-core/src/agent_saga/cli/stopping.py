@@ -62,6 +62,8 @@ def signals_kept() -> Iterator[None]:
     finally:
         for number in taken:
             signal.signal(number, signal.SIG_DFL)
+        if not held.ignored:
+            signal.signal(signal.SIGINT, held.handle)
         held.user_code = True
         held.taken()
         interrupts.remove()

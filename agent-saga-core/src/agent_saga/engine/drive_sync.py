@@ -115,15 +115,10 @@ class SyncDriver:
 
     def _cut(self) -> BaseException | None:
         held = self.interrupts
-        if held is None or held.kept <= (1 if self.shielded else 0):
+        if held is None or not self._interrupted():
             return None
         self.cut = held.taken()
         return self.cut
-
-    def _keep(self) -> None:
-        """Keep an interrupt that had been taken, for the next answer."""
-        if self.interrupts is not None:
-            self.interrupts.kept += 1
 
     def _sleep(self, seconds: float) -> None:
         clock = self.engine.clock
@@ -133,7 +128,7 @@ class SyncDriver:
 
     def _interrupted(self) -> bool:
         held = self.interrupts
-        return held is not None and held.kept > (1 if self.shielded else 0)
+        return held is not None and len(held.kept) > (1 if self.shielded else 0)
 
     def _step_ended(self, request: StepEnded) -> None:
         ended = threading.Event()
@@ -213,8 +208,8 @@ class SyncDriver:
             if given_up is None:
                 return Ending(error=error, running=True)
             ending = given_up if given_up.started else Ending(error=error, started=False)
-            if isinstance(error, KeyboardInterrupt) and ending.error is not error:
-                self._keep()
+            if error is self.cut and ending.error is not error:
+                interrupts.keep(error)
         if ending.error is None and calls.pending(ending.value):
             return self._private_loop(call, ending.value)
         return ending

@@ -284,7 +284,7 @@ class SagaScope:
         held = interrupts.here()
         kept = held.taken() if held is not None else None
         if kept is not None:
-            self.__exit__(KeyboardInterrupt, kept, None)
+            self.__exit__(type(kept), kept, None)
             raise kept
         return handle
 

@@ -1,18 +1,19 @@
-"""Ctrl-C in a synchronous boundary: never in the middle of the log's or the unwinding's work.
+"""Ctrl-C and other signals in a synchronous boundary: never in the middle of the engine's work.
 
 Rules of this part:
 
-- While a synchronous boundary is open in the main thread and Python's own handler is in place,
-  SIGINT is taken by a handler that raises KeyboardInterrupt only while the user's code runs.
-  Otherwise the interrupt is kept and raised when the engine hands control back.
+- While a synchronous boundary is open in the main thread, signals that Python code handles are
+  taken: SIGINT with Python's own handler, and those that programs use to end themselves or to bound
+  a time, with theirs. The program's handler answers each at once. What it raises passes only while
+  the user's code runs; otherwise this interrupt is kept and raised when the engine hands control
+  back.
 - During unwinding the first interrupt is kept; a second one ends the unwinding, and the saga is
   released to recovery.
 - Whoever acts on sagas of others keeps every interrupt from the claim to its end, and looks at
   `asked_to_stop` before each inverse: the first one lets the inverse that runs come to its end.
 - Code that opens, leaves or calls is the engine's too, although it is on the user's stack: it is
   marked with `engine_code`, and the handler looks for it.
-- Other threads, and programs with a handler of their own (asyncio's runner has one), are left
-  alone.
+- Other threads are left alone, and so is a handler that the program puts in place later on.
 """
 
 from __future__ import annotations
@@ -25,6 +26,13 @@ from types import CodeType, FrameType
 from typing import Any, Final, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+SIGNALS: Final = tuple(
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM", "SIGBREAK")
+    if hasattr(signal, name)
+)
+"""What programs end themselves with, or bound a time with."""
 
 _engine: Final[set[CodeType]] = set()
 _user: Final[set[CodeType]] = set()
@@ -64,32 +72,38 @@ class Interrupts:
 
     Attributes:
         user_code: an interrupt may be raised at once.
-        kept: how many came meanwhile.
-        installed: how many open boundaries have taken SIGINT over; thread: the main thread's id.
+        kept: those that came meanwhile.
+        installed: how many open boundaries have taken the signals over.
+        thread: the main thread's id.
+        before: the handlers of the program that answer, by signal.
         ignored: SIGINT is ignored all the while.
     """
 
-    __slots__ = ("ignored", "installed", "kept", "thread", "user_code")
+    __slots__ = ("before", "ignored", "installed", "kept", "thread", "user_code")
 
     def __init__(self) -> None:
         self.installed = 0
         self.thread = 0
         self.user_code = True
         self.ignored = False
-        self.kept = 0
+        self.kept: list[BaseException] = []
+        self.before: dict[int, Callable[[int, FrameType | None], Any]] = {}
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
-        """Take a SIGINT."""
-        if self.user_code and not _in_engine(frame):
-            raise KeyboardInterrupt
-        self.kept += 1
+        """Let the program's handler answer a signal; keep what it raises in the engine's work."""
+        try:
+            self.before.get(signum, signal.default_int_handler)(signum, frame)
+        except BaseException as error:
+            if self.user_code and not _in_engine(frame):
+                raise
+            self.kept.append(error)
 
-    def taken(self) -> KeyboardInterrupt | None:
-        """Return the kept interrupt as an exception, and forget it."""
+    def taken(self) -> BaseException | None:
+        """Return the kept interrupt, and forget it: what ends the program before anything else."""
         if not self.kept:
             return None
-        self.kept = 0
-        return KeyboardInterrupt()
+        kept, self.kept = self.kept, []
+        return next((one for one in kept if not isinstance(one, Exception)), kept[0])
 
 
 main = Interrupts()
@@ -103,38 +117,40 @@ def here() -> Interrupts | None:
 
 
 def install(*, ignored: bool = False) -> bool:
-    """Take SIGINT over; return whether that was done and must be undone with `remove`.
+    """Take the signals over; return whether that was done and must be undone with `remove`.
 
     Args:
-        ignored: also where it is ignored, as in the background of a shell; it stays ignored, and
-            other signals can be kept.
+        ignored: also where SIGINT is ignored, as in the background of a shell; it stays ignored,
+            and other signals can be kept.
     """
     if threading.current_thread() is not threading.main_thread():
         return False
-    before = signal.getsignal(signal.SIGINT)
-    is_ignored = ignored and before is signal.SIG_IGN
-    if not (main.installed or is_ignored or before is signal.default_int_handler):
-        return False
     if not main.installed:
-        main.user_code, main.kept, main.ignored = True, 0, is_ignored
-        if not is_ignored:
-            signal.signal(signal.SIGINT, main.handle)
+        before = {number: signal.getsignal(number) for number in SIGNALS}
+        main.before = {number: one for number, one in before.items() if callable(one)}
+        main.ignored = ignored and before[signal.SIGINT] is signal.SIG_IGN
+        if not (main.before or main.ignored):
+            return False
+        main.user_code, main.kept = True, []
+        for number in main.before:
+            signal.signal(number, main.handle)
     main.installed += 1
     main.thread = threading.get_ident()
     return True
 
 
 def remove() -> None:
-    """Give SIGINT back to Python's own handler when the last boundary has ended.
+    """Give the signals back to the program's handlers when the last boundary has ended.
 
     Raises:
-        KeyboardInterrupt: one came after the engine's last look.
+        BaseException: an interrupt came after the engine's last look.
     """
     main.installed -= 1
     if main.installed:
         return
-    if not main.ignored:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, handler in main.before.items():
+        if signal.getsignal(number) == main.handle:
+            signal.signal(number, handler)
     kept = main.taken()
     if kept is not None:
         raise kept
@@ -143,21 +159,21 @@ def remove() -> None:
 def asked_to_stop() -> bool:
     """Say whether an interrupt is kept on this thread."""
     held = here()
-    return held is not None and held.kept > 0
+    return held is not None and bool(held.kept)
 
 
-def keep(count: int = 1) -> None:
+def keep(interrupt: BaseException) -> None:
     """Keep an interrupt that was taken, so that what comes after it stops too."""
     held = here()
     if held is not None:
-        held.kept += count
+        held.kept.append(interrupt)
 
 
 def raise_kept() -> None:
     """Raise the interrupt that `kept` keeps, where what it interrupts can still be given up.
 
     Raises:
-        KeyboardInterrupt: one came, and nobody outside keeps them.
+        BaseException: one came, and nobody outside keeps them.
     """
     held = here()
     interrupt = held.taken() if held is not None and held.installed == 1 else None
@@ -170,7 +186,7 @@ def kept() -> Iterator[None]:
     """Keep every interrupt for the length of the block.
 
     Raises:
-        KeyboardInterrupt: at its end, if one came and nobody outside of it keeps them.
+        BaseException: at its end, the one that came, if nobody outside of it keeps them.
     """
     taken, held = install(), here()
     before = held.user_code if held is not None else True

@@ -248,7 +248,7 @@ def driven(place: Place, protocol: Protocol[T]) -> T:
         return driver.drive(protocol)
     finally:
         if driver.cut is not None:
-            interrupts.keep()
+            interrupts.keep(driver.cut)
 
 
 def _why(report: RollbackReport) -> str:
