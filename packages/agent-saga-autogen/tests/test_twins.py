@@ -28,9 +28,9 @@ def two(tmp_path, monkeypatch):
         yield Twins(tmp_path)
 
 
-def die(two, one, other, *, own=False):
+def die(two, one, other, *, own=False, kind=""):
     with (
-        Process(twins.run, two.world.path.parent, one, other, own) as process,
+        Process(twins.run, two.world.path.parent, one, other, own, kind) as process,
         pytest.raises(ChildProcessError),
     ):
         process.answer()
@@ -84,6 +84,32 @@ class TestACallOfAnotherAgentWhoseAnswerWasLost:
         ]
         two.world.lose_answers(1)
         team = saga_agent(RoundRobinGroupChat(members, max_turns=2), two.kit)
+        result = asyncio.run(saga_run(team, "go on"))
+        assert "without a known outcome" in answers(result)[-1]
+        assert two.world.attempts() == 1
+
+
+@pytest.mark.parametrize("kind", ["function", "class"])
+class TestACallOfATool:
+    """Which two agents have."""
+
+    @pytest.mark.crash
+    def test_that_one_made_before_a_crash_is_given_to_the_other(self, two, kind):
+        die(two, [SEAT, DIES], [], kind=kind)
+        assert asyncio.run(two.run(["so"], [SEAT, "done"], kind=kind)) == "done"
+        assert two.world.attempts() == 1
+        two.world.assert_stands("seat")
+
+    @pytest.mark.crash
+    def test_that_both_make_is_made_once_more_than_before_the_crash(self, two, kind):
+        die(two, [SEAT, DIES], [], kind=kind)
+        again = [[call("book", "c8", item="seat")], "so"]
+        asyncio.run(two.run(again, [[call("book", "c9", item="seat")], "done"], kind=kind))
+        two.world.assert_stands("seat", "seat")
+
+    def test_whose_answer_was_lost_is_not_made_by_the_other(self, two, kind):
+        two.world.lose_answers(1)
+        team = two.alike(kind, [SEAT, "so"], [SEAT, "done"])
         result = asyncio.run(saga_run(team, "go on"))
         assert "without a known outcome" in answers(result)[-1]
         assert two.world.attempts() == 1

@@ -13,11 +13,13 @@ from autogen_agentchat.agents import AssistantAgent, BaseChatAgent
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import TextMessage
 from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core.tools import BaseTool, FunctionTool
+from pydantic import BaseModel
 from scripted import Scripted, call
 
 from agent_saga import AgentKit, compensator
 from agent_saga.plugins.registry import process_handlers
-from agent_saga_autogen import saga_agent, saga_run, saga_tool
+from agent_saga_autogen import compensable, read_only, saga_agent, saga_run, saga_tool
 from agent_saga_testing.integration.driver import QUICK
 from agent_saga_testing.world import World
 
@@ -58,6 +60,7 @@ class Twins:
             world.undo(effect, key=idempotency_key)
 
         self.undo = cancel.using(effect="$.id")
+        self.declared = {"book": compensable(self.undo), "dies": read_only()}
 
     def tools(self, what):
         world = self.world
@@ -87,12 +90,54 @@ class Twins:
         team = RoundRobinGroupChat(members, max_turns=len(members))
         return saga_agent(team, self.kit)
 
-    async def run(self, one, other, *, own=False, key="trip"):
-        result = await saga_run(self.team(one, other, own=own), "go on", key=key)
+    def alike(self, kind, one, other):
+        """Return a team whose agents have the same tools: of functions, or of a class."""
+        world = self.world
+
+        def book(item: str) -> dict:
+            """Book an item."""
+            return world.do(item)
+
+        def dies(item: str) -> str:
+            """Die."""
+            os._exit(9)
+
+        tools = [
+            FunctionTool(book, description="Book an item.") if kind == "function" else Books(book),
+            FunctionTool(dies, description="Die."),
+        ]
+        members = [
+            AssistantAgent(name, Scripted(*script), tools=tools, max_tool_iterations=9)
+            for name, script in (("A", one), ("B", other))
+        ]
+        team = RoundRobinGroupChat(members, max_turns=len(members))
+        return saga_agent(team, self.kit, tools=self.declared)
+
+    async def run(self, one, other, *, own=False, kind="", key="trip"):
+        team = self.alike(kind, one, other) if kind else self.team(one, other, own=own)
+        result = await saga_run(team, "go on", key=key)
         return result.messages[-1].content
 
 
-def run(folder, one, other, own):
+class Item(BaseModel):
+    """What is booked."""
+
+    item: str
+
+
+class Books(BaseTool[Item, dict]):
+    """A tool of a class of one's own."""
+
+    def __init__(self, book):
+        super().__init__(Item, dict, "book", "Book an item.")
+        self._book = book
+
+    async def run(self, args, cancellation_token):
+        del cancellation_token
+        return self._book(args.item)
+
+
+def run(folder, one, other, own, kind=""):
     """Run the team in this process, which may die."""
     with process_handlers().isolated():
-        return asyncio.run(Twins(folder).run(one, other, own=own))
+        return asyncio.run(Twins(folder).run(one, other, own=own, kind=kind))

@@ -36,6 +36,7 @@ from agent_saga.kit.frameworks.declared import check_named, each_declared
 from agent_saga.kit.frameworks.failures import check_policy
 from agent_saga_autogen import seams
 from agent_saga_autogen.binding import Binding
+from agent_saga_autogen.calls import Path
 from agent_saga_autogen.nested import nested_tool
 from agent_saga_autogen.stepping import HandoffTool
 from agent_saga_autogen.teams import Ends, team_under_care
@@ -111,6 +112,7 @@ class Care:
         self._has_team = False
         self._members: list[Care] = []
         self._served: list[SagaWorkbench] = []
+        self._benches: dict[Path, list[StepWorkbench | SagaWorkbench]] = {}
         self._teams: tuple[str, ...] = ()
 
     @contextlib.contextmanager
@@ -128,6 +130,17 @@ class Care:
     def _bindings(self) -> list[Binding]:
         inner = [b for member in self._members for b in member._bindings()]  # noqa: SLF001 - alike
         return [self._binding, *inner]
+
+    def behind(self, agents: Path, name: str) -> object:
+        """Return what an agent's tool calls; None if that is not known.
+
+        Args:
+            agents: the agent, behind the teams that it is in.
+            name: how the log names the tool.
+        """
+        found = [bench.behind(name) for bench in self._benches.get(agents, ())]
+        inner = [member.behind(agents, name) for member in self._members]
+        return next((one for one in (*found, *inner) if one is not None), None)
 
     async def check_served(self) -> None:
         """See that the tools that workbenches keep to themselves are declared.
@@ -198,13 +211,14 @@ class Care:
         if isinstance(agent, AssistantAgent):
             guard = Guard(self._binding, (*self._teams, agent.name))
             benches = [self._workbench(one, guard) for one in seams.workbenches(agent)]
+            self._benches[*self._teams, agent.name] = benches
             handoffs = [HandoffTool(tool) for tool in seams.handoffs(agent)]
             made = seams.with_workbenches(agent, benches, handoffs)
             guard.owner = under_care(made, self._binding)
             return guard.owner
         return under_care(made, self._binding, (*self._teams, agent.name))
 
-    def _workbench(self, workbench: Any, guard: Guard) -> Any:
+    def _workbench(self, workbench: Any, guard: Guard) -> StepWorkbench | SagaWorkbench:
         tools = seams.static_tools(workbench)
         if tools is not None:
             made = [self._tool(tool) for tool in tools]

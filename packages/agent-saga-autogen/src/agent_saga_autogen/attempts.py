@@ -9,8 +9,8 @@ Rules of this part, in this order:
    id, unless the run's state tells of it. What an earlier process did and the run neither knows nor
    repeats is not passed over: the run fails, and everything is undone.
 4. Tools of two agents may have one name and do different things. So by 2 and 3 a call is one of the
-   same agent, inside the same agents; by 2 also one of the same function. An equal call of another
-   agent may be that call, or another one: it is neither answered nor made.
+   same agent, inside the same agents, or one of another agent whose tool calls the same. An equal
+   call of another agent may else be that call, or another one: it is neither answered nor made.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Attempts:
             if step is None and any(equal(one, tool, mac) for one in unnamed(saga)):
                 return None
             if step is None:
-                step = self._earlier(saga, tool, mac, agents)
+                step = self._earlier(saga, tool, mac, run, agents)
             if step is None:
                 return named or self._fresh(saga, tool, mac, agents)
             self._left.take(step)
@@ -86,11 +86,14 @@ class Attempts:
             if full_key(tool, key) not in saga.keyed:
                 return key
 
-    def _earlier(self, saga: Saga, tool: Tool, mac: bytes, agents: calls.Path) -> Step | None:
+    def _earlier(
+        self, saga: Saga, tool: Tool, mac: bytes, run: calls.Run, agents: calls.Path
+    ) -> Step | None:
         same = [step for step in tuple(saga.keyed.values()) if equal(step, tool, mac)]
         open_ended = [step for step in same if unsettled(step)]
         found = [*open_ended, *(step for step in same if step in self._left)]
-        own = [s for s in found if calls.agents_of(s.key[-1]) == agents or _retried(s, tool)]
+        own = [s for s in found if calls.agents_of(s.key[-1]) == agents]
+        own += [s for s in found if _retried(s, tool) or _calls_the_same(s, tool, run, agents)]
         if found and not own:
             raise _another_agents(found[0], agents)
         return next(iter(own), None)
@@ -121,6 +124,19 @@ def _retried(step: Step, tool: Tool) -> bool:
         return False
     ours = str(getattr(tool.fn, "__module__", "")).partition(".")[0] == _OURS
     return step.tool is tool or not ours  # one of ours stands for many tools
+
+
+def _calls_the_same(step: Step, tool: Tool, run: calls.Run, agents: calls.Path) -> bool:
+    """Say whether the agent of a step has the same tool behind its name as the one that calls now.
+
+    What is not the same may still do the same, and is left undecided.
+    """
+    made = calls.agents_of(step.key[-1])
+    theirs = None if made is None else run.behind(made, tool.name)
+    if theirs is None:
+        return False
+    ours = run.behind(agents, tool.name)
+    return theirs is ours or bool(theirs == ours)
 
 
 def _another_agents(step: Step, agents: calls.Path) -> OutcomeUnknown | ReplayConflict:

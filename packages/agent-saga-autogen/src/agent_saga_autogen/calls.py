@@ -23,6 +23,12 @@ from typing import Any, NamedTuple
 Path = tuple[str, ...]
 
 
+def _unknown(agents: Path, name: str) -> object:
+    """Return that it is not known what a tool calls."""
+    del agents, name
+    return None
+
+
 class Counts:
     """How often models were asked and ids were used, in a run and the runs inside it.
 
@@ -84,11 +90,12 @@ class Run:
         waiting: what their calls wait for, by the agents' names and the calls' ids.
         repeated: the ids that several calls of an agent's turn have, by the agents' names.
         aside: the turns that were set aside since, by the agents' names; see `waiting`.
+        behind: what the tool of an agent calls, by its agents and the log's name of it.
     """
 
     __slots__ = (
         *("aside", "before_turn", "counts", "on_tool_failure", "path", "raised", "repeated"),
-        *("stop", "waiters", "waiting"),
+        *("behind", "stop", "waiters", "waiting"),
     )
 
     def __init__(
@@ -103,6 +110,7 @@ class Run:
         self.waiting: dict[str, dict[str, dict[str, Any]]] = {}
         self.aside: dict[str, Any] = {}
         self.repeated: dict[str, frozenset[str]] = {}
+        self.behind: Callable[[Path, str], object] = outer.behind if outer else _unknown
         self.stop: Exception | None = None
         self.raised: Exception | None = None
         self.before_turn: Callable[[], Awaitable[None]] | None = None

@@ -210,6 +210,7 @@ class Started:
         plan = self._plan = await asyncio.to_thread(planned, self._asked)
         plan.run.waiters = waiters_of(self.agent) if plan.waits else ()
         plan.run.before_turn = self.before_turn
+        plan.run.behind = self._care.behind
         if plan.state is not None:
             await states.load(self.agent, plan.run.waiters, plan.state)
         if token is not None:

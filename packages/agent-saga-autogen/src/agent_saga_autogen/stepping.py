@@ -20,6 +20,7 @@ from pydantic import BaseModel
 
 from agent_saga.errors import ConfigurationError
 from agent_saga.kit.frameworks.failures import is_cancelled
+from agent_saga_autogen import seams
 from agent_saga_autogen.binding import Binding
 from agent_saga_autogen.calls import called, inside
 from agent_saga_autogen.effects import Effect
@@ -36,6 +37,11 @@ class StepTool(BaseTool[Any, Any]):
 
     saga_effect: Effect
     saga_binding: Binding
+
+    @property
+    def saga_behind(self) -> object:
+        """What tells the tool from others of its name: what it calls."""
+        return self.saga_effect.tool.tool.fn
 
     async def run_json(
         self,
@@ -99,6 +105,11 @@ class JsonStep(StepTool):
         self._inner = inner
         self.saga_effect = effect
         self.saga_binding = Binding()
+
+    @property
+    def saga_behind(self) -> object:
+        """What tells the tool from others of its name: what it calls."""
+        return seams.behind(self._inner)
 
     @property
     def schema(self) -> Any:

@@ -40,6 +40,7 @@ from agent_saga_autogen.binding import Binding
 from agent_saga_autogen.calls import Call, Path, agents_here, called, inside, running
 from agent_saga_autogen.effects import Effect, stop
 from agent_saga_autogen.leaving import CallCancelled, CallLeft, Inside, as_exception
+from agent_saga_autogen.stepping import StepTool
 from agent_saga_autogen.tools import declared, within_a_boundary
 
 if TYPE_CHECKING:
@@ -125,6 +126,11 @@ class StepWorkbench(StaticStreamWorkbench):
             super().__init__(tools)
         self._guard = guard
 
+    def behind(self, name: str) -> object:
+        """Return what a tool calls that the log has a name for; None if there is none here."""
+        steps = [tool for tool in self._tools if isinstance(tool, StepTool)]
+        return next((t.saga_behind for t in steps if t.saga_effect.tool.tool.name == name), None)
+
     async def call_tool(
         self,
         name: str,
@@ -198,6 +204,11 @@ class SagaWorkbench(Workbench):
         made = object.__new__(type(self))
         made.__dict__.update({**self.__dict__, "_guard": guard})
         return made
+
+    def behind(self, name: str) -> object:
+        """Return what a tool calls that the log has a name for; None if it is not known here."""
+        known = any(effect.tool.tool.name == name for effect in self._effects.values())
+        return seams.config_of(self._inner) if known else None
 
     async def check(self) -> None:
         """See that each tool is declared, and each declaration names a tool.
