@@ -40,7 +40,7 @@ def _cases(effort: Effort) -> Iterator[dict[str, Callable[[], float]]]:
             "F": lambda: p50(file.line, calls, floor=True),
             "H": lambda: runner.run(p50_async(hops.hop, calls, floor=True)),
             "Hs": lambda: p50(hops.wait, calls, floor=True),
-            "B": lambda: runner.run(p50_async(_barrier_of(w), calls)),
+            "B": lambda: runner.run(p50_async(barrier_of(w), calls)),
             "async": lambda: runner.run(_in_saga(w, w.charge, calls)),
             "durable": lambda: runner.run(_in_saga(w, w.charge_durable, calls)),
             "sync": lambda: _in_saga_sync(w, calls),
@@ -49,7 +49,9 @@ def _cases(effort: Effort) -> Iterator[dict[str, Callable[[], float]]]:
         }
 
 
-def _barrier_of(w: Work) -> Callable[[], Awaitable[None]]:
+def barrier_of(w: Work) -> Callable[[], Awaitable[None]]:
+    """Return what appends one record to the log and waits until it is on disk."""
+
     async def barrier() -> None:
         seq = w.wal.append("SCOPE_OPEN", saga="bench", payload=_ABOUT)
         await w.wal.barrier(seq)

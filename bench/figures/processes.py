@@ -1,7 +1,8 @@
 """Four processes with sixteen sagas each on one log, beside the same on one shared SQLite file.
 
 SQLite is given its best case: each process has one thread that commits whatever has gathered in one
-transaction, so sixteen tasks share a commit as they share a sync in the log.
+transaction, so sixteen tasks share a commit as they share a sync in the log. It does nothing but
+that: so the log is measured alone, too, with two records and two barriers for each step.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import statistics
+from collections.abc import Awaitable, Callable
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from bench import floors
+from bench.figures.barriers import barrier_of
 from bench.figures.crowds import Crowd
 from bench.measure import Effort, Figure, interleaved
 from bench.workload import Work, place
@@ -29,12 +33,24 @@ def serve(pipe: Connection, folder: str, seconds: float) -> None:
     with asyncio.Runner() as runner, floors.shared_database(path) as shared:
         crowd = Crowd(work, SAGAS, seconds)
         while (asked := pipe.recv()) != "end":
-            if asked == "log":
+            if asked == "sagas":
                 pipe.send(runner.run(crowd.sample()))
+            elif asked == "log":
+                pipe.send(runner.run(floors.closed_loop(_two_barriers(work), SAGAS, seconds)))
             else:
                 pipe.send(runner.run(floors.steps(shared, SAGAS, seconds)))
     work.wal.close()
     pipe.send(0.0)
+
+
+def _two_barriers(work: Work) -> Callable[[], Awaitable[None]]:
+    barrier = barrier_of(work)
+
+    async def step() -> None:
+        await barrier()
+        await barrier()
+
+    return step
 
 
 class Team:
@@ -58,7 +74,7 @@ class Team:
         for pipe in self._pipes:
             pipe.send(what)
         rates = [float(pipe.recv()) for pipe in self._pipes]
-        if what == "log":
+        if what == "sagas":
             self.shares.append(min(rates) / sum(rates))
         return sum(rates)
 
@@ -73,23 +89,31 @@ def figures(effort: Effort) -> list[Figure]:
     """Measure the group."""
     with place() as folder:
         team = Team(folder, effort.seconds)
-        team.ask("log")
-        team.ask("shared")
+        cases = {what: partial(team.ask, what) for what in ("sagas", "log", "shared")}
+        for ask in cases.values():
+            ask()
         team.shares.clear()
-        samples = interleaved(
-            {"log": lambda: team.ask("log"), "shared": lambda: team.ask("shared")}, effort.rounds
-        )
+        samples = interleaved(cases, effort.rounds)
         team.end()
     name = f"{PROCESSES} processes x {SAGAS} sagas"
     return [
         Figure(
             GROUP,
-            f"{name}: one path against one shared SQLite file",
+            f"{PROCESSES} processes x {SAGAS} tasks: the log alone against one shared SQLite file",
             samples.ratio("log", "shared"),
             "x",
             3.0,
             least=True,
             detail=f"{samples.median('log'):.0f}/s against {samples.median('shared'):.0f}/s",
+        ),
+        Figure(
+            GROUP,
+            f"{name}: one path against one shared SQLite file",
+            samples.ratio("sagas", "shared"),
+            "x",
+            3.0,
+            least=True,
+            detail=f"{samples.median('sagas'):.0f}/s against {samples.median('shared'):.0f}/s",
         ),
         Figure(
             GROUP,
