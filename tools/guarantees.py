@@ -33,6 +33,7 @@ What an entry says:
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import importlib.util
 import tomllib
@@ -107,6 +108,7 @@ def retired(path: Path = FILE) -> dict[str, str]:
     return {entry["id"]: entry["now"] for entry in _read(path).get("retired", [])}
 
 
+@functools.cache
 def bound() -> dict[str, set[Path]]:
     """Return, for every id that a marker in this workspace names, the files that name it."""
     found: dict[str, set[Path]] = {}
