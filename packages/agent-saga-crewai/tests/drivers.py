@@ -98,7 +98,7 @@ def _declaration(tool, options):
     if options.tool_retries:  # CrewAI's own repeating of a failed call is what the package ends
         more["retry"] = RetryPolicy(max_retries=options.tool_retries, base_delay=0.0)
     if tool.semantics == "COMPENSABLE":
-        return compensable(tool.compensate, **more)
+        return compensable(tool.compensate, timeout=tool.timeout, **more)
     return irreversible(**more) if tool.semantics == "IRREVERSIBLE" else read_only(**more)
 
 

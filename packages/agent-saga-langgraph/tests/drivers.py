@@ -101,7 +101,7 @@ def _tool(tool):
 
 def _declaration(tool):
     if tool.semantics == "COMPENSABLE":
-        return compensable(tool.compensate)
+        return compensable(tool.compensate, timeout=tool.timeout)
     return irreversible() if tool.semantics == "IRREVERSIBLE" else read_only()
 
 

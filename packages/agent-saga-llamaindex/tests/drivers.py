@@ -62,7 +62,7 @@ def declaration(tool, options):
     if options.tool_retries:  # LlamaIndex repeats no tool by itself; the declaration may
         more["retry"] = RetryPolicy(max_retries=options.tool_retries, base_delay=0.0)
     if tool.semantics == "COMPENSABLE":
-        return compensable(tool.compensate, **more)
+        return compensable(tool.compensate, timeout=tool.timeout, **more)
     return irreversible(**more) if tool.semantics == "IRREVERSIBLE" else read_only(**more)
 
 

@@ -57,7 +57,7 @@ def turn(said):
 
 def declaration(tool):
     if tool.semantics == "COMPENSABLE":
-        return compensable(tool.compensate)
+        return compensable(tool.compensate, timeout=tool.timeout)
     return irreversible() if tool.semantics == "IRREVERSIBLE" else read_only()
 
 

@@ -51,9 +51,13 @@ def stands(step: Step) -> bool:
 
 
 def unsettled(step: Step) -> bool:
-    """Say whether nobody knows how a step ended, so that an equal call is this step."""
+    """Say whether nobody knows how a step ended, so that an equal call is this step.
+
+    So it is also where its call was given up, and goes on in a thread.
+    """
     tool = step.tool
-    return step.state in OPEN and not step.in_flight and not (tool.repeatable or tool.reversible)
+    given_up = not step.in_flight or step.parked
+    return step.state in OPEN and given_up and not (tool.repeatable or tool.reversible)
 
 
 def unnamed(saga: Saga) -> list[Step]:

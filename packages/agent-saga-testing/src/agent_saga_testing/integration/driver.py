@@ -54,12 +54,14 @@ class CaseTool(NamedTuple):
         function: sync or async, with annotations and a docstring.
         semantics: REVERSIBLE, COMPENSABLE or IRREVERSIBLE.
         compensate: how its inverse is derived.
+        timeout: seconds after which the engine gives a call up; None for never.
     """
 
     name: str
     function: Callable[..., Any]
     semantics: str = "REVERSIBLE"
     compensate: object = None
+    timeout: float | None = None
 
 
 class Options(NamedTuple):

@@ -184,6 +184,16 @@ class RunCases(IntegrationCases):
         assert not failed.value.report.clean
         assert bench.world.attempts() == 1
 
+    def test_a_call_that_was_given_up_and_goes_on_is_not_made_again(self, bench: Bench) -> None:
+        tools = bench.tools.held_book(timeout=0.05), bench.tools.releases()
+        again: Turn = [Call("held_book", {"item": "seat"})]
+        script: list[Turn] = [again, again, [Call("releases", {"item": "seat"})], "done"]
+        try:
+            bench.run(bench.agent(script, *tools, shows_errors=True))
+        finally:
+            bench.tools.released.set()
+        assert bench.world.attempts() == 1
+
     def test_a_model_that_is_asked_again_repeats_no_effect(self, bench: Bench) -> None:
         script: list[Turn] = [
             book("seat"),

@@ -130,8 +130,12 @@ class Tools:
 
         return CaseTool("halts", halts)
 
-    def held_book(self) -> CaseTool:
-        """A synchronous effect that comes when it is released."""
+    def held_book(self, timeout: float | None = None) -> CaseTool:
+        """A synchronous effect that comes when it is released.
+
+        Args:
+            timeout: seconds after which a call is given up.
+        """
 
         def held_book(item: str) -> dict[str, Any]:
             """Book an item, slowly."""
@@ -140,7 +144,17 @@ class Tools:
                 time.sleep(LOOK)
             return self._effect(item)
 
-        return CaseTool("held_book", held_book, "COMPENSABLE", _UNDO)
+        return CaseTool("held_book", held_book, "COMPENSABLE", _UNDO, timeout)
+
+    def releases(self) -> CaseTool:
+        """A read that lets held tools go on."""
+
+        def releases(item: str) -> str:
+            """Let it go on."""
+            self.released.set()
+            return item
+
+        return CaseTool("releases", releases)
 
     def held_reserve(self) -> CaseTool:
         """An asynchronous effect that never comes to its end."""
