@@ -36,6 +36,7 @@ from agent_saga.kit.frameworks.declared import check_named, is_a_read
 from agent_saga.kit.frameworks.failures import check_policy
 from agent_saga_openai_agents import seams
 from agent_saga_openai_agents import servers as told_servers
+from agent_saga_openai_agents.calls import running
 from agent_saga_openai_agents.effects import Effect
 from agent_saga_openai_agents.nested import nested_tool
 from agent_saga_openai_agents.tools import effect_of, is_wrapped, with_effect, wrap_as
@@ -96,7 +97,10 @@ class SagaAgent:
         """
         seams.keep_apart(run_context)
         tools = await super().get_all_tools(run_context)  # type: ignore[misc]
-        return self.saga_care.wrapped_late(tools)  # type: ignore[no-any-return]
+        run, wrapped = running.get(), self.saga_care.wrapped_late(tools)
+        if run is not None and run.asks:
+            return wrapped  # type: ignore[no-any-return]
+        return [self.saga_care.unasked(tool) for tool in wrapped]
 
     async def get_mcp_tools(self, run_context: Any) -> list[Any]:
         """Return the tools of the agent's MCP servers, as steps.
@@ -126,6 +130,7 @@ class Care:
         self.may_wait = False
         self._declared = declared
         self._clones: dict[int, tuple[Any, Any]] = {}
+        self._unasked: dict[int, tuple[Any, Any]] = {}
         self._late: dict[int, tuple[Any, Any]] = {}
         self._remote: dict[str, Effect] = {}
 
@@ -241,6 +246,22 @@ class Care:
                 self.check(inner, late=True)
             self._late[id(tool)] = (tool, self._tool(tool))
         return self._late[id(tool)][1]
+
+    def unasked(self, tool: Any) -> Any:
+        """Return a tool as it is where the gate asks nothing: its own policy decides alone.
+
+        The framework lets every call whose arguments it cannot read wait for a human, where it
+        would have to ask a function whether to.
+        """
+        if not callable(getattr(tool, "needs_approval", None)):
+            return tool
+        policy = getattr(tool.on_invoke_tool, "saga_policy", tool.needs_approval)
+        if callable(policy):
+            return tool
+        if id(tool) not in self._unasked:
+            made = dataclasses.replace(tool, needs_approval=policy)
+            self._unasked[id(tool)] = (tool, made)
+        return self._unasked[id(tool)][1]
 
     # --- tools of MCP servers -------------------------------------------------------------------
 

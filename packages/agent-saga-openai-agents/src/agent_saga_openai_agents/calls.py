@@ -31,6 +31,7 @@ class Run:
     Attributes:
         stop: why the run must not ask its model again; None while nothing stops it.
         waits: it can be suspended and gone on with.
+        asks: the gate may ask about its calls by suspending it.
         questions: what the gate asks about calls of the run, by request id.
         before_turn: what is awaited before a model is asked; None for nothing.
     """
@@ -39,6 +40,7 @@ class Run:
         "_lock",
         "_seen",
         "_turns",
+        "asks",
         "before_turn",
         "history",
         "on_tool_failure",
@@ -54,6 +56,7 @@ class Run:
         self.history = Counter(history or {})
         self.stop: Exception | None = None
         self.waits = False
+        self.asks = False
         self.questions: dict[str, dict[str, Any]] = {}
         self.before_turn: Callable[[], Awaitable[None]] | None = None
         self._lock = threading.Lock()

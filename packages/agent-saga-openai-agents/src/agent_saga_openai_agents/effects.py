@@ -47,7 +47,7 @@ class RunLeft(AgentsException):
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(str(cause))
-        self.cause = cause
+        self.cause = self.__cause__ = cause
 
 
 class Effect:

@@ -57,8 +57,12 @@ class Asked(NamedTuple):
     @property
     def waits(self) -> bool:
         """Whether the run can be suspended and gone on with."""
-        asks = isinstance(runtime_of(self.kit).gate.approval_provider, WaitingApprovals)
-        return asks or self.may_wait
+        return self.asks or self.may_wait
+
+    @property
+    def asks(self) -> bool:
+        """Whether the gate asks by suspending the run."""
+        return isinstance(runtime_of(self.kit).gate.approval_provider, WaitingApprovals)
 
 
 class Plan:
@@ -91,6 +95,7 @@ class Plan:
         self.asked = asked
         self.run = Run(asked.on_tool_failure, known)
         self.run.waits = answers is not None
+        self.run.asks = self.run.waits and asked.asks
         self.run.questions.update({} if answers is None else answers.open)
         self.inside = running.get() is not None
         self._saga_id = saga_id
@@ -137,7 +142,8 @@ class Plan:
             return self.run
         if self.run.on_tool_failure != "rollback" or outer.on_tool_failure == "rollback":
             return outer
-        self.run.waits, self.run.questions = outer.waits, outer.questions
+        self.run.waits, self.run.asks = outer.waits, outer.asks
+        self.run.questions = outer.questions
         self.run.before_turn = outer.before_turn
         return self.run
 

@@ -23,7 +23,7 @@ import dataclasses
 import inspect
 import warnings
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any, TypeVar
 
 from agents import RunConfig, Runner, RunState
@@ -43,6 +43,7 @@ from agent_saga_openai_agents import seams
 from agent_saga_openai_agents.agent import is_bounded, saga_agent
 from agent_saga_openai_agents.calls import answered, calling, running
 from agent_saga_openai_agents.effects import RunLeft
+from agent_saga_openai_agents.memory import told_if_undone
 from agent_saga_openai_agents.plans import Asked, Plan, planned
 
 T = TypeVar("T")
@@ -83,7 +84,7 @@ async def saga_run(
     started = await start(agent, input, kit, key, on_tool_failure, options)
     result: Any = None
     try:
-        async with started.plan.scope() as saga:
+        async with started.boundary() as saga:
             with started.entered(saga), started.failing():
                 result = await Runner.run(started.agent, started.plan.given, **started.options)
             await started.end(saga, result)
@@ -124,6 +125,12 @@ class Started:
         self.agent = agent
         self.plan = plan
         self.options = options
+
+    @contextlib.asynccontextmanager
+    async def boundary(self) -> AsyncIterator[SagaHandle]:
+        """Give the run's boundary; the session is told if it is undone."""
+        async with told_if_undone(self.options.get("session")), self.plan.scope() as saga:
+            yield saga
 
     @contextlib.contextmanager
     def entered(self, saga: SagaHandle) -> Any:

@@ -60,7 +60,7 @@ def saga_stream(
 
 async def _run(started: Started, seat: Seat) -> None:
     try:
-        async with started.plan.scope() as saga:
+        async with started.boundary() as saga:
             with started.entered(saga):
                 started.plan.run.before_turn = seat.caught_up
                 with started.failing():
