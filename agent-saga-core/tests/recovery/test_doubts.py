@@ -195,3 +195,52 @@ def test_a_refund_whose_process_died_inside_it_is_not_made_again_behind_its_wind
     retry = ("-m", "agent_saga.cli", "queue", "retry", case.id, "--by", "ann", *where)
     assert python(*retry, window="0.001") == 1
     assert (tmp_path / "world.txt").read_text().split() == ["refunded"]
+
+
+# --- declared idempotent later -------------------------------------------------------------------
+
+
+def attempted(log, *events):
+    """Leave a saga in whose undoing a handler was tried that is idempotent only now."""
+    past = log.past().begin()
+    past.applied("a", handler="undo_again")
+    past.unwinding()
+    inverse = {"handler": "undo_again", "kwargs": {"what": "a"}}
+    for event, facts in events:
+        more = {"inverse": inverse, "attempt": 1} if event == Ev.STEP_COMPENSATING else {}
+        past.write(event, "a", **more, **facts)
+    past.die()
+
+
+ONCE = (Ev.STEP_COMPENSATING, {"once": True})
+KEYED = (Ev.STEP_COMPENSATING, {})
+HAD_NO_EFFECT = (Ev.STEP_COMPENSATION_NOT_APPLIED, {"by": "handler"})
+UNKNOWN = (Ev.STEP_COMPENSATION_UNKNOWN, {"ending": "interrupted"})
+FAILED = (Ev.STEP_COMPENSATION_FAILED, {})
+
+
+@pytest.mark.guarantee("ONCE-2")
+@pytest.mark.parametrize(
+    "events",
+    [
+        (ONCE,),
+        (ONCE, UNKNOWN),
+        (ONCE, FAILED),
+        (ONCE, UNKNOWN, KEYED),
+        (ONCE, UNKNOWN, KEYED, HAD_NO_EFFECT),
+        (KEYED, UNKNOWN, ONCE),
+    ],
+)
+def test_what_was_tried_without_the_declaration_is_not_repeated(log, world, events):
+    attempted(log, *events)
+    assert log.daemon().recover_all().needs_human
+    if log.view().state.value == "STUCK":
+        assert log.daemon().retry(SAGA, by="ann").needs_human
+    assert world.undone == []
+
+
+@pytest.mark.parametrize("events", [(KEYED, UNKNOWN), (ONCE, HAD_NO_EFFECT, KEYED)])
+def test_an_attempt_that_had_no_effect_forbids_nothing(log, world, events):
+    attempted(log, *events)
+    assert log.daemon().recover_all().clean
+    assert world.undone == ["a"]

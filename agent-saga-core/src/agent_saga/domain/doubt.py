@@ -8,6 +8,8 @@ Rules of this part:
   that ended with an answer which does not tell whether it took effect can do so no more.
 - An attempt that came before its effect may have undone nothing. Its key is used up then: the
   provider drops a repetition, and the effect stands. Only a look at the world settles that.
+- An attempt by a handler that was not declared idempotent then is never repeated, whatever a later
+  version of the program declares: it may have gone without the key.
 - It is folded from the records, so it outlives the process that made the attempts.
 """
 
@@ -19,10 +21,13 @@ from typing import Final
 from agent_saga.domain.lifecycle import StepState
 from agent_saga.domain.records import Ev
 
-__all__ = ["OBSERVED", "Doubt", "doubt_after"]
+__all__ = ["OBSERVED", "ONCE", "Doubt", "doubt_after", "once_after"]
 
 OBSERVED: Final = "observed"
 """The field of a record which says that the inverse was finally seen not to hold."""
+
+ONCE: Final = "once"
+"""The field of an announcement which says that its handler is not declared idempotent."""
 
 
 class Doubt(IntEnum):
@@ -58,6 +63,22 @@ def doubt_after(doubt: Doubt, state: StepState, event: str, *, observed: bool = 
     if event == Ev.STEP_LATE and (doubt or state in _MAY_HAVE_MET_NOTHING):
         return Doubt.MISSED
     return doubt
+
+
+def once_after(once: bool, doubt: Doubt, event: str, *, told: bool = False) -> bool:
+    """Say whether an attempt that may have taken effect was made without the promise of a key.
+
+    Args:
+        once: whether one was before the record.
+        doubt: what is in doubt after the record.
+        event: the record's event.
+        told: it announces an attempt by a handler that is not declared idempotent.
+    """
+    if event == Ev.STEP_INTENT:
+        return False
+    if event == Ev.STEP_COMPENSATING:
+        return told or (once and doubt is not Doubt.NONE)
+    return once
 
 
 _MAY_HAVE_MET_NOTHING: Final = (StepState.COMPENSATING, StepState.COMPENSATED)

@@ -6,7 +6,7 @@ from typing import Final
 
 from agent_saga.domain.lifecycle import SagaState, StepState
 
-__all__ = ["SAGA_WORDS", "STEP_WORDS"]
+__all__ = ["CLOSED_BY_HAND", "SAGA_WORDS", "STEP_WORDS"]
 
 SAGA_WORDS: Final = {
     SagaState.NEW: "has no beginning in this log",
@@ -35,3 +35,6 @@ STEP_WORDS: Final = {
     StepState.UNRESOLVED: "undoing did not reach it",
 }
 """Each state in which a step may stand, as a reason."""
+
+CLOSED_BY_HAND: Final = "a person has dealt with it"
+"""Why undoing leaves a step as it is that was closed in the queue."""

@@ -104,8 +104,9 @@ def _not_replayable(step: Step) -> ResultNotRecorded:
 
 
 _PROBED = (
-    "Look at the world before going on; a prober (`@tool.probe`) or `idempotent=True` lets "
-    "agent-saga settle it by itself; `repeatable=True` declares equal calls to be different."
+    "Look at the world before going on; a prober (`@tool.probe`) lets agent-saga settle it by "
+    "itself, and `idempotent=True` does for calls from then on; `repeatable=True` declares equal "
+    "calls to be different."
 )
 _UNNAMED = "Give execute(…, arguments={…}) or key=…, so that equal calls can be told from others."
 
@@ -127,10 +128,13 @@ def repeats_safely(step: Step) -> bool:
     """Say whether the call may be repeated with the same key although its ending is unknown.
 
     The provider's window counts from the first use of the key. A call that went another way may
-    have taken effect there, where this key is unknown; so may steps that were made within it.
+    have taken effect there, where this key is unknown; so may steps that were made within it. One
+    that was announced when its tool was not declared idempotent may have gone without the key.
     """
     tool = step.tool
-    if not tool.idempotent or step.running or step.fell_back or made_effects(step):
+    if not tool.idempotent or step.once or step.running:
+        return False
+    if step.fell_back or made_effects(step):
         return False
     if tool.window is None or step.first_at is None:
         return True

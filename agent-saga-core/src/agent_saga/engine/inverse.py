@@ -6,9 +6,9 @@ Rules of this part:
   same idempotency key, here and in recovery.
 - A further attempt is made only when every earlier one is known not to have taken effect (the
   handler raised `NotApplied`, or its reconciler saw that it does not hold and nothing can arrive
-  late), or when the handler is declared idempotent and its window is open. Anything else is a
-  human's case. What is in doubt of earlier attempts is a fact of the log (`domain.doubt`), so it
-  counts in whichever process goes on.
+  late), or when the handler is declared idempotent, was so at the earlier attempts, and its window
+  is open. Anything else is a human's case. What is in doubt of earlier attempts is a fact of the
+  log (`domain.doubt`), so it counts in whichever process goes on.
 - A registered handler wins over `fn`, so that this process and recovery run the same code.
 - An inverse that says of every attempt that it had no effect may be tried again by whoever asks
   for it: it is left so, unless an earlier attempt may still have had one.
@@ -103,6 +103,8 @@ class Attempt:
         handler = self.handler
         if handler is None or not handler.idempotent or self.step.doubt is Doubt.MISSED:
             return False
+        if self.step.undo_once:
+            return False
         elapsed = self.step.scope.saga.engine.clock.monotonic() - (self.step.undo_since or 0.0)
         return handler.window is None or elapsed < handler.window
 
@@ -180,7 +182,10 @@ def run_inverse(
 def _announced(attempt: Attempt, number: int, *, observed: bool) -> Protocol[BaseException | None]:
     step = attempt.step
     saga = step.scope.saga
-    seq = journal.compensating(step, attempt.inverse, number, attempt.key, observed=observed)
+    once = attempt.handler is None or not attempt.handler.idempotent
+    seq = journal.compensating(
+        step, attempt.inverse, number, attempt.key, observed=observed, once=once
+    )
     cut = None
     if not step.tool.reversible:
         cut = yield Durable(seq)

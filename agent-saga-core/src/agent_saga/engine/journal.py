@@ -15,7 +15,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from agent_saga.domain.compensation import Compensation
-from agent_saga.domain.doubt import OBSERVED, Doubt, doubt_after
+from agent_saga.domain.doubt import OBSERVED, ONCE, Doubt, doubt_after, once_after
 from agent_saga.domain.lifecycle import SagaState, StepState, saga_after, scope_after, step_after
 from agent_saga.domain.records import Ev
 from agent_saga.engine.as_called import FIXED
@@ -228,6 +228,7 @@ def intent(step: Step) -> int:
         fields.update(recipe(tool, faithful=faithful))
     if tool.settle_after is not None:
         fields["settle_after"] = literal(tool.settle_after)
+    step.once = not tool.idempotent
     if tool.idempotent:
         fields["idempotent"] = literal({"window": tool.window})
     if step.approved_by:
@@ -320,14 +321,32 @@ def _ending(step: Step, event: str, payload: Fragment) -> int:
 
 
 def compensating(
-    step: Step, inverse: Compensation, number: int, key: str, *, observed: bool = False
+    step: Step,
+    inverse: Compensation,
+    number: int,
+    key: str,
+    *,
+    observed: bool = False,
+    once: bool = False,
 ) -> int:
-    """Announce an attempt of an inverse; `observed`: earlier ones were seen not to hold."""
+    """Announce an attempt of an inverse.
+
+    Args:
+        step: the step.
+        inverse: what undoes it.
+        number: which attempt.
+        key: the idempotency key.
+        observed: earlier attempts were seen not to hold.
+        once: its handler is not declared idempotent.
+    """
     record, _ = recorded_inverse(inverse, step.tool.name)
     fields = {"attempt": count(number), "inverse": record, "idempotency_key": opaque(key)}
     if observed:
         fields[OBSERVED] = _TRUE
         step.doubt = Doubt.NONE
+    if once:
+        fields[ONCE] = _TRUE
+    step.undo_once = once_after(step.undo_once, step.doubt, Ev.STEP_COMPENSATING, told=once)
     return step_record(step, Ev.STEP_COMPENSATING, composed(fields))
 
 

@@ -76,6 +76,8 @@ class Step(Struct, eq=False):
         undo_tries: how often its inverse was announced by processes that are gone.
         undo_since: the monotonic time at which its inverse was first tried, or None.
         doubt: what earlier attempts at its inverse may have done.
+        once: its effect, or an attempt at its inverse (undo_once), was announced by a version of
+            the program that did not declare it idempotent; nothing is repeated then.
         undo_left: the attempt at its inverse that was given up while it ran, or None.
         approved_by, approved_rules: who let the effect through, and under which rules.
         call: what the gate judged and what was taken for it; None where nothing is judged.
@@ -134,6 +136,8 @@ class Step(Struct, eq=False):
     undo_since: float | None = None
     undo_left: Attempt | None = None
     doubt: Doubt = Doubt.NONE
+    once: bool = False
+    undo_once: bool = False
     replayable: bool = True
     shown: bool = False
     requests: tuple[ApprovalRequest, ...] = ()
@@ -211,6 +215,7 @@ class Step(Struct, eq=False):
         self.first_at = None
         self.undo_since = self.undo_left = None
         self.doubt = Doubt.NONE
+        self.once = self.undo_once = False
         self.undo_tries = 0
 
     def retake(self, call: Invocation) -> None:

@@ -24,6 +24,7 @@ from agent_saga.domain.compensation import Compensation
 from agent_saga.domain.lifecycle import SagaState, ScopeState, StepState
 from agent_saga.domain.records import Ev
 from agent_saga.domain.report import RollbackReport, StepLine
+from agent_saga.domain.words import CLOSED_BY_HAND
 from agent_saga.engine import interrupts, journal
 from agent_saga.engine.inverse import Undone, run_inverse, tried_before
 from agent_saga.engine.judging import kept_from_undoing
@@ -56,9 +57,6 @@ _SAYS_MORE = (
     StepState.COMPENSATION_NOT_APPLIED,
 )
 """States that a halt must not hide: they tell what became of an inverse."""
-
-CLOSED_BY_HAND: Final = "a person has dealt with it"
-"""Why a step is left as it is that was closed in the queue."""
 
 TAKEOVERS: Final = 3
 """Over how many processes the attempts at one inverse may go on; then a human decides."""

@@ -27,7 +27,7 @@ from typing import Any
 
 from agent_saga.domain import identity
 from agent_saga.domain.compensation import Compensation
-from agent_saga.domain.doubt import OBSERVED, doubt_after
+from agent_saga.domain.doubt import OBSERVED, ONCE, doubt_after, once_after
 from agent_saga.domain.effective import facts_of
 from agent_saga.domain.fold import fork_in, only_of
 from agent_saga.domain.lifecycle import saga_after, step_after
@@ -128,6 +128,10 @@ def _step(
     step.state = step_after(before, record.event)
     observed = facts.get(OBSERVED) is True
     step.doubt = doubt_after(step.doubt, before, record.event, observed=observed)
+    told = facts.get(ONCE) is True
+    step.undo_once = once_after(step.undo_once, step.doubt, record.event, told=told)
+    if record.event == Ev.STEP_INTENT:
+        step.once = "idempotent" not in facts
     if record.event == Ev.STEP_INTENT and (
         step.first_at is None or step.generation != record.generation
     ):

@@ -26,12 +26,12 @@ from agent_saga.domain.commands import (
     told_command,
 )
 from agent_saga.domain.lifecycle import SagaState, StepState
+from agent_saga.domain.words import CLOSED_BY_HAND
 from agent_saga.engine.journal import step_list
 from agent_saga.engine.outcome import unusable
 from agent_saga.engine.ports import Engine
 from agent_saga.engine.saga import Saga, undo_order
 from agent_saga.engine.step import Step
-from agent_saga.engine.unwind import CLOSED_BY_HAND
 from agent_saga.errors import NotRecordable, UndoRefused
 from agent_saga.recovery.claim import Place, check_claimable, claimed
 from agent_saga.recovery.next_step import where_to_look

@@ -127,8 +127,8 @@ def _ways_out(case: Found, path: Path) -> list[str]:
         return ["Look at the world. When it is put right by hand:", close]
     head = "Look at the world. Then either undo what is left,"
     again = (
-        "  (an inverse that failed is repeated only if it is idempotent, or if its reconciler sees "
-        "that it does not hold)"
+        "  (an inverse that failed is repeated only if it is idempotent and was so then, or if its "
+        "reconciler sees that it does not hold)"
     )
     return [head, retry, again, "or, when it is put right by hand,", close]
 
