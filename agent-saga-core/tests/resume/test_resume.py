@@ -343,3 +343,12 @@ def test_a_saga_that_is_being_undone_is_not_resumed(shop: Shop) -> None:
         raise RuntimeError
     assert refused == [SagaUnwinding]
     assert shop.world == []
+
+
+@pytest.mark.parametrize("way", [{}, {"fork_at": "begin", "abandoned": "undo"}])
+def test_going_on_without_an_id_is_refused_and_nothing_begins_anew(
+    shop: Shop, way: dict[str, str]
+) -> None:
+    with pytest.raises(ConfigurationError, match="saga_id"), shop.open(saga_id=None, **way):
+        shop.charge(1)
+    assert shop.world == []

@@ -79,6 +79,7 @@ class BoundaryOptions:
         fork_at: str | None = None,
         abandoned: str | None = None,
     ) -> None:
+        _check_named(saga_id, resume=resume)
         _check_fork(fork_at, abandoned, resume=resume)
         self.whole = True
         self.fork_at = fork_at
@@ -95,6 +96,15 @@ class BoundaryOptions:
         held = one_of("on_crash", on_crash, _ON_CRASH) == "hold"
         self.hold = checked_grace(resume_grace) if held else None
         self.durable = one_of("commit", commit, COMMITS) == "durable"
+
+
+def _check_named(saga_id: object, *, resume: bool) -> None:
+    """Refuse to go on with a saga that nobody names: it would begin anew, and do all again."""
+    if resume and saga_id is None:
+        raise ConfigurationError(
+            "resume=True goes on with the saga of a saga_id, and none is given.",
+            fix="Give it the id that it was begun with: saga_id='order-17', resume=True.",
+        )
 
 
 def _check_fork(fork_at: object, abandoned: object, *, resume: bool) -> None:

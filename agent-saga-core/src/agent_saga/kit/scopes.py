@@ -69,6 +69,7 @@ def saga_scope(
             else, or "keep" them as steps of this saga.
 
     Raises:
+        ConfigurationError: an option does not fit, such as `resume` without a `saga_id`.
         ForkRefused: on entering, when it cannot go another way as asked; nothing was run.
         DuplicateSaga: on entering, when the id was used and `resume` is not given.
         SagaSuspended: on leaving, after `saga.suspend(…)`.
