@@ -35,7 +35,7 @@ __all__ = ["command"]
     "--scope",
     default=scopes.EVERYTHING,
     show_default=True,
-    help="*, tool:NAME, tool:PREFIX.* or tag:NAME.",
+    help="The target: *, tool:NAME, tool:PREFIX.* or tag:NAME.",
 )
 @reason_option("Why; recorded, and told to whoever is refused.")
 @by_option()
@@ -55,7 +55,7 @@ def command(
     """Stop forward steps in every process that uses the log; undoing goes on.
 
     When this returns, no step takes effect that is not among the steps in flight that it prints.
-    Exits with 0 if it reached a living process, with 1 if it reached none, or if its scope looks
+    Exits with 0 if it reached a living process, with 1 if it reached none, or if its target looks
     like a misspelt one; the halt is set all the same, also for processes that start later.
     """
     path = log_path(wal_path)

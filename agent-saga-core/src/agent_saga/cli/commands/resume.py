@@ -27,16 +27,16 @@ __all__ = ["command"]
 
 @click.command("resume", context_settings={"ignore_unknown_options": True})
 @click.argument("saga", required=False)
-@click.option("--scope", help="What a halt or drain covers, as it was set; or saga:ID.")
+@click.option("--scope", help="The target of a halt or drain, as it was set; or saga:ID.")
 @by_option(about="Who lifts it; recorded.", required=False)
 @log_options
 def command(
     saga: str | None, scope: str | None, by: str | None, wal_path: str | None, *, as_json: bool
 ) -> Exit:
-    """Lift the halts and drains of a scope, or take a saga out of quarantine.
+    """Lift the halts and drains of a target, or take a saga out of quarantine.
 
     It does not resume a suspended saga: that resumes in the program that knows its tools. Exits
-    with 0 if something was lifted, and with 3 if nothing of this scope was set.
+    with 0 if something was lifted, and with 3 if nothing was set for it.
     """
     if scope is None:
         raise click.UsageError(_explained(saga))
@@ -88,7 +88,7 @@ def _print(path: Path, scope: str, done: Set) -> None:
     for entry in done.entries:
         say(f"Lifted: {entry_line(entry, 'was')}")
     if not done.entries:
-        say(f"Nothing of the scope {printable(scope)} was set; nothing was changed.")
+        say(f"Nothing was set for the target {printable(scope)}; nothing was changed.")
     left = [*done.switches.halts, *done.switches.quarantined.values()]
     if not left:
         say("Nothing is halted or quarantined now.")

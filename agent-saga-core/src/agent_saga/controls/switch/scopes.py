@@ -36,13 +36,15 @@ _LONGEST: Final = 320
 
 
 def checked(scope: object) -> str:
-    """Return a scope if a halt can be for it.
+    """Return a target if a halt can be for it.
 
     Raises:
         ConfigurationError: it has another form; the message says which one is near.
     """
     if not isinstance(scope, str) or len(scope) > _LONGEST or not scope.isprintable():
-        raise ConfigurationError(f"{str(scope)[:40]!r} is no scope.", fix=f"Give {_FORMS}.")
+        raise ConfigurationError(
+            f"{str(scope)[:40]!r} is no target of a halt.", fix=f"Give {_FORMS}."
+        )
     if scope == EVERYTHING:
         return scope
     if scope.startswith(_TOOL):
@@ -81,7 +83,7 @@ def _near_form(scope: str) -> str:
 
 def _malformed(scope: str, near: str) -> ConfigurationError:
     return ConfigurationError(
-        f"{scope!r} is no scope that covers anything: {near}.", fix=f"Give {_FORMS}."
+        f"{scope!r} is no target that covers anything: {near}.", fix=f"Give {_FORMS}."
     )
 
 
