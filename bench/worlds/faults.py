@@ -36,7 +36,7 @@ MEANING: Final = {
     BEFORE: "the line breaks before the effect",
     AFTER: "the effect happens, then the line breaks: a lost answer",
     HIDDEN: "the effect happens, and the tool returns an error",
-    TIMEOUT: "the effect happens, and the answer comes after the time-out",
+    TIMEOUT: "the effect happens, and the answer comes after the timeout",
     CANCELLED: "the run is cancelled while the call is under way, after its effect",
     PARALLEL: "the answer is lost while the next call is under way beside it",
     KILLED_BEFORE: "the process is killed before the effect; a daemon recovers",
