@@ -188,8 +188,13 @@ class OwnToolsDriver(OpenAIAgentsDriver):
     """An agent whose tools are made by `saga_tool`."""
 
     def made(self, kit, tools, options):
-        given = [
-            saga_tool(tool.function, kit=kit, **declaration(tool).options, **theirs(tool, options))
-            for tool in tools
-        ]
+        given = [self._own(kit, tool, options) for tool in tools]
         return saga_agent(Agent(name="A", instructions="Do it.", tools=given), kit)
+
+    def _own(self, kit, tool, options):
+        """Return a tool; its own `timeout` is the SDK's, so the engine's is declared before."""
+        declared = declaration(tool).options
+        if declared.pop("timeout", None) is None:
+            return saga_tool(tool.function, kit=kit, **declared, **theirs(tool, options))
+        made = kit.safe_tool(tool.function, name=tool.name, timeout=tool.timeout, **declared)
+        return saga_tool(made, **theirs(tool, options))

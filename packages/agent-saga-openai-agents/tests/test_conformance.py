@@ -72,10 +72,3 @@ class TestOneLine(InTheSDK):
 class TestOwnTools(InTheSDK):
     __test__ = True
     driver = drivers.OwnToolsDriver
-    deviations: ClassVar = {
-        **InTheSDK.deviations,
-        "test_a_call_that_was_given_up_and_goes_on_is_not_made_again": (
-            "its timeout is the SDK's, which gives up no function that runs in a thread"
-        ),
-    }
-    test_a_call_that_was_given_up_and_goes_on_is_not_made_again = None
