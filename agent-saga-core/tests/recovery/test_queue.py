@@ -508,3 +508,16 @@ def test_closing_one_with_a_savepoint_that_stands_closes_all_of_it(log):
     close(log)
     assert (log.view().state.value, log.view().clean) == ("CLOSED", True)
     assert queue(log) == []
+
+
+@pytest.mark.guarantee("QUEUE-1")
+@pytest.mark.parametrize("then", ["ask somebody", "", None, 5])
+def test_one_whose_deadline_is_over_with_nothing_known_to_happen_then_is_a_case(log, world, then):
+    past = log.past().begin()
+    past.applied("a")
+    past.write(Ev.SAGA_SUSPENDED, reason="a human", deadline=1, at_deadline=then)
+    past.die()
+    assert log.daemon().recover_all().needs_human
+    assert queue(log) == [SAGA]
+    assert world.undone == [], "nobody has said that it is undone then"
+    assert log.daemon().retry(SAGA, by="ann").outcome == "undone"

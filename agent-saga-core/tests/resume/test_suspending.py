@@ -9,8 +9,14 @@ from typing import Any
 import pytest
 from resume.conftest import QUICK, Shop
 
-from agent_saga import AgentKit, ConfigurationError, SagaAborted, SagaClosed
-from agent_saga.errors import NotSuspendable, SagaSuspended, WALPoisoned
+from agent_saga import AgentKit, ConfigurationError, RecoveryDaemon, SagaAborted, SagaClosed
+from agent_saga.engine import suspend as suspending
+from agent_saga.errors import (
+    NotSuspendable,
+    SagaSuspended,
+    SuspendRequested,
+    WALPoisoned,
+)
 from agent_saga.recovery.survey import look
 
 pytestmark = pytest.mark.anyio
@@ -186,6 +192,66 @@ def test_a_deadline_beyond_all_clocks_never_comes(shop: Shop, deadline: float) -
     with shop.open():
         shop.charge(1)
     assert shop.world == [("charge", 1)]
+
+
+NOTHING = object()
+
+WRONG: dict[str, dict[str, Any]] = {
+    "not a number": {"deadline": float("nan")},
+    "endless": {"deadline": float("inf")},
+    "a text": {"deadline": "tomorrow"},
+    "over": {"deadline": -5},
+    "unknown": {"at_deadline": "forget"},
+    "nothing": {"at_deadline": NOTHING},
+}
+
+
+@pytest.mark.guarantee("RESUME-4")
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG.keys())
+def test_a_request_of_the_programs_own_that_would_never_end_fails_and_is_undone(
+    shop: Shop, wrong: dict[str, Any]
+) -> None:
+    with pytest.raises(SagaAborted) as failed, shop.open():
+        shop.charge(1)
+        raise SuspendRequested("waits", **wrong)
+    assert isinstance(failed.value.cause, ConfigurationError)
+    assert shop.world == [("charge", 1), ("refund", 1)]
+    assert shop.state() == ("ROLLED_BACK", True)
+
+
+@pytest.fixture
+def surprised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raises(*args: Any) -> Any:
+        raise OverflowError("by surprise")
+
+    monkeypatch.setattr(suspending, "clock_us", raises)
+
+
+def recovered(shop: Shop) -> list[str]:
+    daemon = RecoveryDaemon(shop.log, settings=QUICK)
+    try:
+        return [one.outcome for one in daemon.sweep().sagas]
+    finally:
+        daemon.close()
+
+
+def test_what_meets_a_surprise_while_suspending_is_left_to_recovery(
+    shop: Shop, surprised: None
+) -> None:
+    with pytest.raises(OverflowError), shop.open() as saga:
+        shop.charge(1)
+        saga.suspend("waits")
+    assert shop.state() == ("RELEASED", False)
+    assert recovered(shop) == ["undone"]
+
+
+async def test_so_is_what_meets_it_in_an_asynchronous_boundary(shop: Shop, surprised: None) -> None:
+    with pytest.raises(OverflowError):
+        async with shop.open() as saga:
+            await shop.charge(1)
+            saga.suspend("waits")
+    assert shop.state() == ("RELEASED", False)
+    assert recovered(shop) == ["undone"]
 
 
 @pytest.mark.parametrize("awaits", [object(), {1, 2}, {1: 2}, b"x", "\ud800", float("nan")])

@@ -201,7 +201,11 @@ class Boundary:
             if request is not None and failure is request:
                 if scope.parent is not None:
                     return False
-                trouble = SyncDriver(self.engine).drive(suspend(scope.saga, request))
+                try:
+                    trouble = SyncDriver(self.engine).drive(suspend(scope.saga, request))
+                except BaseException as broken:
+                    _give_up(scope, broken)
+                    raise
                 failure = self._suspended(scope, request, trouble)
             if failure is None:
                 failure = self._left_well(scope, self._committed(scope))
@@ -241,7 +245,11 @@ class Boundary:
         if request is not None and failure is request:
             if scope.parent is not None:
                 return False
-            trouble = await AsyncDriver(self.engine).drive(suspend(scope.saga, request))
+            try:
+                trouble = await AsyncDriver(self.engine).drive(suspend(scope.saga, request))
+            except BaseException as broken:
+                _give_up(scope, broken)
+                raise
             failure = self._suspended(scope, request, trouble)
         if failure is None:
             failure = self._left_well(scope, await self._committed_async(scope))

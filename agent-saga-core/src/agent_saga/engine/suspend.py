@@ -10,6 +10,8 @@ Rules of this part:
   no name, cannot be suspended: another process could not undo it.
 - SAGA_SUSPENDED is durable, and the fence is checked after it, before the store and the caller are
   told.
+- A request without a time that comes, or without a known thing to happen then, makes the boundary
+  fail: such a saga would wait for ever, and nobody would see it.
 - The record holds the deadline and what happens at it; the resume and the deadline race on one
   atomic claim.
 """
@@ -19,6 +21,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from agent_saga.domain.durations import at_most
 from agent_saga.domain.lifecycle import StepState
 from agent_saga.domain.records import Ev
 from agent_saga.engine import journal
@@ -26,7 +29,15 @@ from agent_saga.engine.endings import origins
 from agent_saga.engine.known import tell_suspended
 from agent_saga.engine.releasing import release
 from agent_saga.engine.requests import Durable, Protocol, StepEnded
-from agent_saga.errors import NotSuspendable, RefusedError, SuspendRequested, WALError, said_by
+from agent_saga.engine.tool import one_of
+from agent_saga.errors import (
+    ConfigurationError,
+    NotSuspendable,
+    RefusedError,
+    SuspendRequested,
+    WALError,
+    said_by,
+)
 
 if TYPE_CHECKING:
     from agent_saga.domain.report import RollbackReport
@@ -65,6 +76,9 @@ def left_to_recovery(saga: Saga, trouble: BaseException) -> RollbackReport:
 def suspend(saga: Saga, request: SuspendRequested) -> Protocol[BaseException | None]:
     """Suspend a saga; return what came in the way, or None."""
     saga.root.shut()
+    wrong = _wrong_with(request)
+    if wrong is not None:
+        return wrong
     if not saga.engine.wal.capabilities.survives_kill:
         return NotSuspendable(
             f"Saga {saga.id} cannot be suspended: its log ({saga.engine.wal.address}) ends with "
@@ -86,6 +100,16 @@ def suspend(saga: Saga, request: SuspendRequested) -> Protocol[BaseException | N
             fix="Give these tools a named inverse: @tool.undo, or compensate=handler.using(…).",
         )
     return (yield from _recorded(saga, request))
+
+
+def _wrong_with(request: SuspendRequested) -> ConfigurationError | None:
+    """Return what is wrong with a request; one that the program made itself was not checked."""
+    try:
+        request.deadline = at_most("deadline", request.deadline)
+        one_of("at_deadline", request.at_deadline, ("undo", "hold"))
+    except ConfigurationError as error:
+        return error
+    return None
 
 
 def _recorded(saga: Saga, request: SuspendRequested) -> Protocol[BaseException | None]:

@@ -1,7 +1,8 @@
 """Suspended sagas whose time is over: undone, or a human's case, as was said when they suspended.
 
 The deadline outlives the process, so it is a wall-clock time. A deadline that cannot be read never
-comes: nothing is undone because of it.
+comes: nothing is undone because of it. If what happens then is nothing that is known here, a human
+decides.
 """
 
 from __future__ import annotations
@@ -34,5 +35,6 @@ def after_deadline(view: SagaView) -> str:
     """
     if view.state is not SagaState.SUSPENDED or view.deadline is None:
         return ""
-    over = SYSTEM_CLOCK.now_us() > view.deadline
-    return view.at_deadline if over and view.at_deadline in (UNDO, HOLD) else ""
+    if SYSTEM_CLOCK.now_us() <= view.deadline:
+        return ""
+    return UNDO if view.at_deadline == UNDO else HOLD
