@@ -84,24 +84,37 @@ def _refuse(scope: Scope, step: Step | None) -> None:
 
 
 def _earlier(saga: Saga, call: Invocation, mac: bytes) -> Step | None:
-    tool, key, owner = call.tool, call.key, call.owner
-    if key is not None:
-        step = saga.keyed.get(identity.given_key(_GIVEN_PATH, tool.name, key))
-        known = step is None or (step.mac == mac and _owned_by(step, owner))
-        if step is not None and not known and not _freed(saga, step, mac):
-            raise ReplayConflict(
-                f"The key {key!r} of {tool.name} was used before with other arguments.",
-                fix="Use another key for another effect.",
-            )
-        return _rebound(saga, step, call)
+    """Return the step that a call is, if it is no new one."""
+    if call.key is not None:
+        return _of_key(saga, call, call.key, mac)
     if saga.replay is not None:
         recorded = saga.replay.match(call, mac)
         if recorded is not None:
             return recorded
-    if not saga.unsettled or tool.repeatable:
-        return None
+    return None if call.tool.repeatable else _unsettled(saga, call, mac)
+
+
+def _of_key(saga: Saga, call: Invocation, key: str, mac: bytes) -> Step | None:
+    """Return the step of a given key.
+
+    Raises:
+        ReplayConflict: it was used with other arguments.
+    """
+    step = saga.keyed.get(identity.given_key(_GIVEN_PATH, call.tool.name, key))
+    known = step is None or (step.mac == mac and _owned_by(step, call.owner))
+    if step is not None and not known and not _freed(saga, step, mac):
+        raise ReplayConflict(
+            f"The key {key!r} of {call.tool.name} was used before with other arguments.",
+            fix="Use another key for another effect.",
+        )
+    return _rebound(saga, step, call)
+
+
+def _unsettled(saga: Saga, call: Invocation, mac: bytes) -> Step | None:
+    """Return the step without a known outcome that a call repeats: a blind retry is that step."""
+    name, owner = call.tool.name, call.owner
     for step in saga.unsettled.values():
-        if step.mac == mac and step.tool.name == tool.name and _owned_by(step, owner):
+        if step.mac == mac and step.tool.name == name and _owned_by(step, owner):
             return _rebound(saga, step, call)
     return None
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from agent_saga.cli.holding import holds
 from agent_saga.cli.output import counted, printable
@@ -15,8 +16,12 @@ from agent_saga.recovery.suspended import UNDO, after_deadline
 
 if TYPE_CHECKING:
     from agent_saga.cli.status.section import Scene
+    from agent_saga.domain.views import SagaView
 
 __all__ = ["sagas"]
+
+_NAMED: Final = 3
+"""How many of the sagas that are to be undone are named."""
 
 
 def sagas(scene: Scene) -> Section:
@@ -35,12 +40,7 @@ def sagas(scene: Scene) -> Section:
     deadlines = [d for saga in waiting if (d := saga.deadline) is not None and d > scene.now]
     if deadlines:
         lines.append(f"  the next deadline of a suspended saga: {moment(min(deadlines))} UTC")
-    if left:
-        names = ", ".join(printable(saga.id) for saga in left[:3])
-        more = ", …" if len(left) > len(left[:3]) else ""
-        beyond = f", {len(overdue)} of them beyond a deadline" if overdue else ""
-        lines.append(f"  {counted(len(left), 'saga')} to be undone{beyond} ({names}{more}). Next:")
-        lines.append(f"  agent-saga recover {wal_option(scene.log.path)} --import MODULE")
+    lines += _to_be_undone(scene, left, len(overdue))
     facts = {
         "open": [saga.id for saga in scene.live],
         "suspended": [saga.id for saga in waiting],
@@ -52,3 +52,16 @@ def sagas(scene: Scene) -> Section:
         "all": len(scene.log.sagas),
     }
     return Section(lines, facts, attention=bool(left or scene.untold))
+
+
+def _to_be_undone(scene: Scene, left: Sequence[SagaView], overdue: int) -> list[str]:
+    """Tell what recovery would undo, and the command that does it; nothing if there is none."""
+    if not left:
+        return []
+    names = ", ".join(printable(saga.id) for saga in left[:_NAMED])
+    more = ", …" if len(left) > _NAMED else ""
+    beyond = f", {overdue} of them beyond a deadline" if overdue else ""
+    return [
+        f"  {counted(len(left), 'saga')} to be undone{beyond} ({names}{more}). Next:",
+        f"  agent-saga recover {wal_option(scene.log.path)} --import MODULE",
+    ]
