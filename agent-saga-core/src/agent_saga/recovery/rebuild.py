@@ -277,12 +277,7 @@ def _learn(step: Step, record: Record, facts: Facts) -> None:
     if record.event == Ev.STEP_INTENT:
         _begins(step, facts)
     if record.event in (Ev.STEP_COMMITTED, Ev.STEP_LATE):
-        step.order = step.scope.saga.order()
-        step.result = facts.get("result")
-        step.replayable = facts.get("replayable") is not False
-        step.answered = True
-        step.missing = str(facts.get("missing") or "")
-        step.compensation = _inverse(step, facts.get("inverse"))
+        _took_effect(step, facts)
     if record.event == Ev.STEP_UNKNOWN:
         step.answered = about.get("answered") is True
     if record.event == Ev.STEP_NOT_APPLIED:
@@ -315,6 +310,15 @@ def _begins(step: Step, facts: Facts) -> None:
     step.scope.saga.abandoned.pop(step.id, None)  # it runs again, on the way that is taken now
     step.prepared = facts.get("prepared")
     step.provisional = _inverse(step, facts.get("provisional"))
+
+
+def _took_effect(step: Step, facts: Facts) -> None:
+    step.order = step.scope.saga.order()
+    step.result = facts.get("result")
+    step.replayable = facts.get("replayable") is not False
+    step.answered = True
+    step.missing = str(facts.get("missing") or "")
+    step.compensation = _inverse(step, facts.get("inverse"))
 
 
 def _undoing(step: Step, record: Record, facts: Facts) -> None:

@@ -178,9 +178,7 @@ def point_of(saga: Saga, to: str) -> Step:
         UndoRefused: none or several are meant, or the step does not stand.
     """
     steps = list(saga.steps.values())
-    exact = [step for step in steps if step.id == to]
-    begins = to or "\0"  # nothing is the beginning of every id, and names no step
-    meant = exact or [s for s in steps if s.id.startswith(begins) or s.tool.name == to]
+    meant = _meant(steps, to)
     if len(meant) != 1:
         names = ", ".join(f"{step.tool.name} [{step.id}]" for step in meant or steps)
         what = f"may be one of {len(meant)} steps" if meant else "is no step"
@@ -195,6 +193,13 @@ def point_of(saga: Saga, to: str) -> Step:
             fix="Name a step that took effect and stands.",
         )
     return point
+
+
+def _meant(steps: list[Step], to: str) -> list[Step]:
+    """Return the steps that a person may mean: one of this id, else those that begin or are so."""
+    exact = [step for step in steps if step.id == to]
+    begins = to or "\0"  # nothing is the beginning of every id, and names no step
+    return exact or [s for s in steps if s.id.startswith(begins) or s.tool.name == to]
 
 
 def came_after(step: Step, point: Step) -> bool:
