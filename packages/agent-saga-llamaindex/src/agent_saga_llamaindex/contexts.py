@@ -14,6 +14,7 @@ Rules of this part:
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -202,3 +203,15 @@ async def give_memory(workflow: Any, context: Context[Any], found: Taken, memory
         return
     kept = memory or ChatMemoryBuffer.from_defaults(chat_history=found.messages, llm=llm)
     await context.store.set(_MEMORY, kept)
+
+
+async def forget_notes(workflow: Any, context: Context[Any]) -> None:
+    """Let agents forget what they noted in a run that is undone.
+
+    They show it to their model when the context is used for another run; there it would tell of
+    effects that the world no longer has. What is in their memory remains.
+    """
+    for key in seams.notes_of(workflow):
+        with contextlib.suppress(Exception):  # a workflow may let its state hold what it likes
+            if await context.store.get(key, default=None):
+                await context.store.set(key, [])

@@ -32,7 +32,7 @@ from agent_saga.kit.agent_kit import AgentKit
 from agent_saga.kit.frameworks.loops import blocking
 from agent_saga_llamaindex.agent import care_of, is_bounded, saga_agent
 from agent_saga_llamaindex.asking import Answer, ApprovalGiven, Waiting
-from agent_saga_llamaindex.contexts import Note, give_memory, restored, taken
+from agent_saga_llamaindex.contexts import Note, forget_notes, give_memory, restored, taken
 from agent_saga_llamaindex.plans import Asked, Plan
 from agent_saga_llamaindex.steps import check_goes_on, seen
 from agent_saga_llamaindex.waiting import Watch, followed
@@ -229,6 +229,8 @@ class Started:
         except BaseException:
             for one in tuple(run.handlers):
                 await ended(one)
+            if self._handler is not None:
+                await forget_notes(self.workflow, self._handler.ctx)
             check_goes_on()
             raise
         for one in () if self.watch.waits else tuple(run.handlers):

@@ -31,6 +31,7 @@ __all__ = ["WaitingForEvent"]
 _MAKES_ASYNC = "sync_to_async."
 _STEP = "_step_config"
 _FREE_STEPS = "_step_functions"
+_NOTES = ("scratchpad_key", "reasoning_key")
 WORK = "work_item_"
 """How the framework begins the name of a piece of work; a number follows."""
 
@@ -131,6 +132,12 @@ def at_once(coroutine: Coroutine[Any, Any, Any]) -> Any:
     finally:
         coroutine.close()
     raise RuntimeError("This version of llama-index-workflows waits where it did not.")
+
+
+def notes_of(workflow: Any) -> set[str]:
+    """Return under what names its agents keep what they noted in the run that goes on."""
+    agents = [workflow, *getattr(workflow, "agents", {}).values()]
+    return {getattr(agent, key) for agent in agents for key in _NOTES if hasattr(agent, key)}
 
 
 # --- contexts ------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ Rules of this part:
 - A call in a step that asks a human lets the step wait for the answer, whoever caught the question
   on the way. The step is run again when the answer is there. A run inside the step fails, and is
   begun again by it.
+- What ends the program does not leave a step: it would end the event loop, and nothing would be
+  undone. No step begins behind it, and it is raised when everything was undone.
 - Of an agent's steps, the one that asks the model is a turn, and the one that calls a tool names
   the call. Neither begins when the run has been stopped. Whether the run goes on after a tool has
   failed is asked before the tool's result is taken in.
@@ -29,6 +31,7 @@ from workflows.events import Event
 
 from agent_saga.engine.boundary import current_scope
 from agent_saga.engine.endings import step_of
+from agent_saga.engine.quitting import LEAVES_A_TOOL, ProgramEnds, held
 from agent_saga.errors import ApprovalDenied, ApprovalPending
 from agent_saga_llamaindex import seams
 from agent_saga_llamaindex.asking import ApprovalGiven, asked_by
@@ -228,15 +231,22 @@ def _executing(name: str, events: tuple[Any, ...]) -> Iterator[_Asked]:
     if outer is None or run is None or scope is None:
         yield asked
         return
+    if isinstance(run.stop, ProgramEnds):
+        raise run.stop
     execution = _execution(run, attempts_of(scope.saga), (name, seams.work_of(worker)), events)
     run.lineage.begin(worker, execution.place)
     token = executing.set(execution)
     try:
         yield asked
-    except Exception as error:
+    except LEAVES_A_TOOL as raised:
+        error = held(raised)
+        if isinstance(error, ProgramEnds):
+            run.stop = run.stop or error
         asked.question = _question(execution, error)
-        if asked.question is None:
+        if asked.question is None and error is raised:
             raise
+        if asked.question is None:
+            raise error from raised
     else:
         asked.question = _question(execution, None)
     finally:
