@@ -13,9 +13,10 @@ Rules of this part:
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from crewai import BaseLLM
@@ -45,9 +46,9 @@ def watched(agent: Any) -> None:
     model = getattr(agent, "llm", None)
     if isinstance(model, BaseLLM) and type(model) not in _classes.values():
         agent.llm = sharing(model, _class_of(type(model)))
-    for name in ("execute_task", "aexecute_task"):
+    for name, attempting in (("execute_task", _attempting), ("aexecute_task", _aattempting)):
         if name not in vars(agent) and hasattr(agent, name):
-            object.__setattr__(agent, name, _attempting(agent, getattr(agent, name)))
+            object.__setattr__(agent, name, attempting(agent, getattr(agent, name)))
 
 
 def _attempting(agent: Any, execute: Callable[..., Any]) -> Callable[..., Any]:
@@ -58,16 +59,40 @@ def _attempting(agent: Any, execute: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(execute)
     def attempting(*args: Any, **kwargs: Any) -> Any:
-        run = current_run()
-        if run is None:
-            return execute(*args, **kwargs)
-        run.check()
-        task = args[0] if args else kwargs.get("task")
-        with _in_call(run, agent, task):
-            run.begin(agent, task, getattr(agent, "crew", None))
+        with _attempt(agent, args, kwargs):
             return execute(*args, **kwargs)
 
     return attempting
+
+
+def _aattempting(agent: Any, execute: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+    @functools.wraps(execute)
+    async def attempting(*args: Any, **kwargs: Any) -> Any:
+        with _attempt(agent, args, kwargs):
+            return await execute(*args, **kwargs)
+
+    return attempting
+
+
+@contextlib.contextmanager
+def _attempt(agent: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[None]:
+    """Let the code inside be an attempt, which ends the run if it raises what is no `Exception`.
+
+    CrewAI would wait for ever for an asynchronous task that ended so.
+    """
+    run, task = current_run(), args[0] if args else kwargs.get("task")
+    if run is None:
+        yield
+        return
+    run.check()
+    with _in_call(run, agent, task):
+        run.begin(agent, task, getattr(agent, "crew", None))
+        try:
+            yield
+        except (Exception, asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as error:
+            raise run.stop(error) from error
 
 
 def _in_call(run: Run, agent: Any, task: Any) -> contextlib.AbstractContextManager[None]:
