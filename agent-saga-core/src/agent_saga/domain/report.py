@@ -55,7 +55,7 @@ class RollbackReport:
         saga_id, name: the saga.
         savepoint: which savepoint of it this report is about; empty for the whole saga.
         undone_to: up to which step the saga was undone; empty for the whole saga.
-        outcome: ROLLED_BACK, PARTIAL, STUCK, RELEASED or COMMITTED.
+        outcome: ROLLED_BACK, PARTIAL, STUCK, RELEASED, COMMITTED or SUSPENDED.
         compensated: steps whose inverse succeeded.
         failed: steps whose inverse did not, or may not, have succeeded.
         orphaned: steps that have no inverse and may stand.
