@@ -184,4 +184,4 @@ def _fallback(step: Step, form: Form, error: BaseException) -> Protocol[Outcome]
     if kind is Kind.APPLIED:
         return (yield from _succeeded(step, ending.value))
     _note(step, ending)
-    return (yield from ended(step, ending.error or error, kind))
+    return (yield from ended(step, error if ending.error is None else ending.error, kind))

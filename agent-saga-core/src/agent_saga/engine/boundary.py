@@ -31,7 +31,8 @@ from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.loops import refuse_blocking
 from agent_saga.engine.options import BoundaryOptions
 from agent_saga.engine.quitting import ending_behind
-from agent_saga.engine.releasing import release
+from agent_saga.engine.releasing import forked, give_up, release
+from agent_saga.engine.requests import first_of
 from agent_saga.engine.saga import Saga
 from agent_saga.engine.scope import Scope
 from agent_saga.engine.suspend import asked_for, left_to_recovery, suspend
@@ -51,7 +52,6 @@ from agent_saga.errors import (
     ConfigurationError,
     RefusedError,
     SagaAborted,
-    SagaForked,
     SuspendRequested,
     WALError,
 )
@@ -194,7 +194,7 @@ class Boundary:
         self._close_context()
         outside = current_scope.set(None)
         try:
-            if _forked(scope) or scope.saga.read_only:
+            if forked(scope) or scope.saga.read_only:
                 return False
             failure = self._failure(scope, error)
             request = scope.saga.suspend_request
@@ -204,7 +204,7 @@ class Boundary:
                 try:
                     trouble = SyncDriver(self.engine).drive(suspend(scope.saga, request))
                 except BaseException as broken:
-                    _give_up(scope, broken)
+                    give_up(scope, broken)
                     raise
                 failure = self._suspended(scope, request, trouble)
             if failure is None:
@@ -215,10 +215,10 @@ class Boundary:
             try:
                 report = driver.drive(unwind(scope, cause_of(failure)))
             except BaseException as broken:
-                _give_up(scope, broken)
+                give_up(scope, broken)
                 raise
             kept = interrupts.main.taken() if self._interrupts else None
-            return self._raise(scope, report, driver.cut or kept or failure, error)
+            return self._raise(scope, report, first_of(driver.cut, first_of(kept, failure)), error)
         finally:
             reset(current_scope, outside)
             self._give_interrupts_back()
@@ -227,7 +227,7 @@ class Boundary:
         """Leave an asynchronous boundary; commit or unwind, then raise what the caller must see."""
         scope = self._scope()
         self._close_context()
-        if _forked(scope) or scope.saga.read_only:
+        if forked(scope) or scope.saga.read_only:
             return False
         if isinstance(error, GeneratorExit):
             scope.drop_unawaited()
@@ -248,7 +248,7 @@ class Boundary:
             try:
                 trouble = await AsyncDriver(self.engine).drive(suspend(scope.saga, request))
             except BaseException as broken:
-                _give_up(scope, broken)
+                give_up(scope, broken)
                 raise
             failure = self._suspended(scope, request, trouble)
         if failure is None:
@@ -258,7 +258,7 @@ class Boundary:
         try:
             report, cut = await drive_shielded(self.engine, unwind(scope, cause_of(failure)))
         except BaseException as broken:
-            _give_up(scope, broken)
+            give_up(scope, broken)
             raise
         if cut is not None and isinstance(failure, Exception):
             failure = cut
@@ -292,7 +292,14 @@ class Boundary:
         return self.scope
 
     def _failure(self, scope: Scope, error: BaseException | None) -> BaseException | None:
-        """Return what makes the boundary fail, or None."""
+        """Return what makes the boundary fail, or None; a surprise leaves it to recovery."""
+        try:
+            return self._told_failure(scope, error)
+        except BaseException as broken:
+            give_up(scope, broken)
+            raise
+
+    def _told_failure(self, scope: Scope, error: BaseException | None) -> BaseException | None:
         not_awaited = told_unawaited(scope.drop_unawaited())
         request = asked_for(scope.saga, error)
         if request is not None:
@@ -315,7 +322,7 @@ class Boundary:
         try:
             return SyncDriver(self.engine).drive(commit(scope.saga))
         except BaseException as broken:
-            _give_up(scope, broken)
+            give_up(scope, broken)
             raise
 
     async def _committed_async(self, scope: Scope) -> Committed | None:
@@ -324,7 +331,7 @@ class Boundary:
         try:
             return await AsyncDriver(self.engine).drive(commit(scope.saga))
         except BaseException as broken:
-            _give_up(scope, broken)
+            give_up(scope, broken)
             raise
 
     def _left_well(self, scope: Scope, result: Committed | None) -> BaseException | None:
@@ -337,9 +344,9 @@ class Boundary:
         report = result.report
         if not result.done:
             if report.outcome != "RELEASED":
-                return result.cut or ConfigurationError("the boundary could not be committed")
+                return first_of(result.cut, ConfigurationError("it could not be committed"))
             self._ended(scope, report)
-            raise aborted(report, result.cut or ConfigurationError("not committed"))
+            raise aborted(report, first_of(result.cut, ConfigurationError("not committed")))
         self._ended(scope, report)
         if result.cut is not None:
             raise annotated(result.cut, report)
@@ -377,20 +384,3 @@ class Boundary:
 last_reports: contextvars.ContextVar[RollbackReport | None] = contextvars.ContextVar(
     "agent_saga_last_report", default=None
 )
-
-
-def _forked(scope: Scope) -> bool:
-    """Say whether this is a forked child, whose copy of the boundary means nothing."""
-    try:
-        scope.saga.check_fork()
-    except SagaForked as error:
-        log.warning("%s Leaving the child's copy of the boundary does nothing.", error.message)
-        return True
-    return False
-
-
-def _give_up(scope: Scope, broken: BaseException) -> None:
-    """Release a saga that nobody here will finish, unless it is the parent's."""
-    if not _forked(scope):
-        closed = isinstance(broken, GeneratorExit)
-        release(scope, "its coroutine was closed" if closed else type(broken).__name__)

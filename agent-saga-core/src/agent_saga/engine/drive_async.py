@@ -35,6 +35,7 @@ from agent_saga.engine.requests import (
     Protocol,
     Sleep,
     StepEnded,
+    first_of,
 )
 from agent_saga.errors import WALError
 from agent_saga.wal.os_port import FORKS
@@ -99,7 +100,7 @@ class AsyncDriver:
 
     def _closed(self, request: Any, error: GeneratorExit) -> Any:
         """Answer when the coroutine is closed: Python closes every level of it, the inner first."""
-        self.closing, self.cut = True, self.cut or error
+        self.closing, self.cut = True, first_of(self.cut, error)
         if type(request) is Call:
             return self.ended or Ending(error=error)
         return self._at_closing(request)
@@ -139,7 +140,7 @@ class AsyncDriver:
             try:
                 await _wait_shielded(task)
             except asyncio.CancelledError as error:
-                self.cut = self.cut or error
+                self.cut = first_of(self.cut, error)
         return _ending_of(task, None)
 
     async def _durable(self, seq: int) -> BaseException | None:
@@ -154,7 +155,7 @@ class AsyncDriver:
                     await _wait_shielded(future)
                     future.result()
             except asyncio.CancelledError as error:
-                self.cut = self.cut or error
+                self.cut = first_of(self.cut, error)
             except WALError as error:
                 return error
             else:
@@ -170,10 +171,10 @@ class AsyncDriver:
             if future is not None:
                 await future
         except asyncio.CancelledError as error:
-            self.cut = self.cut or error
+            self.cut = first_of(self.cut, error)
             return self._without_waiting()
         except WALError as error:
-            return self.cut or error
+            return first_of(self.cut, error)
         return self.cut
 
     async def _interruptible(self, wait: Callable[[Any], Any], request: Any) -> None:
@@ -204,7 +205,7 @@ class AsyncDriver:
         try:
             self.engine.wal.drain()
         except WALError as error:
-            return self.cut or error
+            return first_of(self.cut, error)
         return self.cut
 
     # --- calls -----------------------------------------------------------------------------------
@@ -263,7 +264,7 @@ class AsyncDriver:
         try:
             await asyncio.wait({task}, timeout=timeout)
         except asyncio.CancelledError as error:
-            self.cut = self.cut or error
+            self.cut = first_of(self.cut, error)
             return error
         return None
 
@@ -364,7 +365,7 @@ async def drive_shielded(engine: Engine, protocol: Protocol[T]) -> tuple[T, Base
         try:
             await _wait_shielded(task)
         except asyncio.CancelledError as error:
-            cut = cut or error
+            cut = first_of(cut, error)
             if task.cancelled():
                 raise
     return task.result(), cut

@@ -107,7 +107,10 @@ def answered(error: BaseException | None, no_answer_on: Errors, *, running: bool
     if running or not isinstance(error, Exception):
         return False
     lost: Errors = (*NO_ANSWER, *no_answer_on)
-    return all(isinstance(c, Exception) and not isinstance(c, lost) for c in _causes(error))
+    try:
+        return all(isinstance(c, Exception) and not isinstance(c, lost) for c in _causes(error))
+    except Exception:  # code of the error's own; what it came from cannot be told
+        return False
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -116,21 +119,33 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         yield error
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        cause = error.__cause__
+        if cause is None and not error.__suppress_context__:
+            cause = error.__context__
+        error = cause
 
 
 def origins(error: BaseException) -> Iterator[BaseException]:
     """Give an exception and everything that it came from, whoever has wrapped it."""
     seen: set[int] = set()
-    left: list[BaseException | None] = [error]
+    left: list[BaseException] = [error]
     while left:
         one = left.pop()
-        if one is None or id(one) in seen:
+        if id(one) in seen:
             continue
         seen.add(id(one))
         yield one
-        left += [one.__cause__, one.__context__]
-        left += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+        left += _behind(one)
+
+
+def _behind(error: BaseException) -> list[BaseException]:
+    """Return what an exception came from; nothing where code of its own gets in the way."""
+    try:
+        found = [error.__cause__, error.__context__]
+        found += error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    except Exception:
+        return []
+    return [one for one in found if isinstance(one, BaseException)]
 
 
 def evidence(error: BaseException | None) -> str:

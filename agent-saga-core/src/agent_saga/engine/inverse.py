@@ -221,7 +221,9 @@ def _after_failure(  # noqa: PLR0911 - each way an attempt can end is one line
     step: Step, attempt: Attempt, ending: Ending
 ) -> Protocol[Undone | None]:
     """Judge a failed attempt and record it; None when another attempt may be made."""
-    error = ending.error or _denied(ending.value) or NotApplied()
+    error = ending.error
+    if error is None:  # an error may count as false
+        error = _denied(ending.value) or NotApplied()
     attempt.error = _contained(error, step) if ending.apart else error
     log.warning("the inverse of %s failed: %r", step.tool.name, error)
     if not ending.started or isinstance(error, NotApplied) or _refused_arguments(attempt, error):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from agent_saga.domain.lifecycle import SagaState
 from agent_saga.domain.records import Ev
 from agent_saga.engine import journal
-from agent_saga.errors import AgentSagaError, WALError
+from agent_saga.errors import AgentSagaError, SagaForked, WALError
 from agent_saga.observe.logger import logger
 
 if TYPE_CHECKING:
@@ -34,3 +34,20 @@ def release(scope: Scope, cause: str) -> None:
         saga.engine.wal.start_sync()
     except (WALError, AgentSagaError) as trouble:
         log.warning("that saga %s was released could not be recorded: %s", saga.id, trouble)
+
+
+def forked(scope: Scope) -> bool:
+    """Say whether this is a forked child, whose copy of the boundary means nothing."""
+    try:
+        scope.saga.check_fork()
+    except SagaForked as error:
+        log.warning("%s Leaving the child's copy of the boundary does nothing.", error.message)
+        return True
+    return False
+
+
+def give_up(scope: Scope, broken: BaseException) -> None:
+    """Release a saga that nobody here will finish, unless it is the parent's."""
+    if not forked(scope):
+        closed = isinstance(broken, GeneratorExit)
+        release(scope, "its coroutine was closed" if closed else type(broken).__name__)

@@ -43,6 +43,11 @@ class Ending(Struct, eq=False):
     apart: bool = False
 
 
+def first_of(one: BaseException | None, other: BaseException) -> BaseException:
+    """Return the first of two errors that is there; one may count as false."""
+    return other if one is None else one
+
+
 class Call(Struct, eq=False):
     """Run one function of the user.
 
