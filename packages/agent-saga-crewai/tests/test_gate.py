@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import ClassVar
 
 import pytest
 from crewai import Agent, Crew, Task
 from crewai.agent import core as agent_core
 from crewai.flow.flow import Flow, start
-from crewai.hooks.dispatch import HookAborted, InterceptionPoint, register_scoped, scoped_hooks
+from crewai.hooks.dispatch import (
+    HookAborted,
+    InterceptionPoint,
+    clear_all,
+    get_hooks,
+    register,
+    register_scoped,
+    scoped_hooks,
+)
 from crewai.tools.memory_tools import RecallMemoryTool
 from scripted import Scripted, call
 
 from agent_saga import SagaAborted
 from agent_saga.errors import UndeclaredTool
-from agent_saga_crewai import saga_agent, saga_run_sync
+from agent_saga_crewai import last_report, saga_agent, saga_run_sync, wrap_tool
 
 SEAT = [call("book", item="seat")]
 ROOM = [call("book", item="room")]
@@ -83,6 +92,44 @@ def test_a_scope_of_hooks_inside_a_run_does_not_open_the_gate(shop, what):
         saga_run_sync(Scoped(suppress_flow_events=True), kit=shop.kit)
     assert isinstance(aborted.value.cause, UndeclaredTool)
     shop.world.assert_untouched()
+
+
+@pytest.fixture
+def emptied():
+    """Give what takes all hooks of the process away; they are put back afterwards."""
+    before = {point: get_hooks(point) for point in InterceptionPoint}
+    yield clear_all
+    clear_all()
+    for point, hooks in before.items():
+        for hook in hooks:
+            register(point, hook)
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize("policy", ["continue", "rollback"])
+def test_a_wrapped_tool_is_called_once_where_all_hooks_were_taken_away(
+    shop, emptied, native, hidden, policy
+):
+    shop.world.lose_answers(10)
+    book = wrap_tool(shop.book, compensate=shop.undo, kit=shop.kit)
+
+    class Bare(Flow):
+        @start()
+        def act(self):
+            emptied()
+            with scoped_hooks() if hidden else nullcontext():
+                return shop.crew(SEAT, "done", tools=[book], native=native).kickoff().raw
+
+    flow = Bare(suppress_flow_events=True)
+    if policy == "continue":
+        assert saga_run_sync(flow, kit=shop.kit) == "done"
+    else:
+        with pytest.raises(SagaAborted) as aborted:
+            saga_run_sync(flow, kit=shop.kit, on_tool_failure=policy)
+        assert isinstance(aborted.value.cause, ConnectionError)
+    assert not last_report().clean
+    assert shop.world.attempts() == 1
 
 
 def test_a_hook_of_the_user_blocks_one_call(shop):
