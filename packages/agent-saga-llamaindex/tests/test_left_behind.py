@@ -6,12 +6,13 @@ import asyncio
 
 import pytest
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
+from llama_index.core.tools import BaseTool, FunctionTool, ToolMetadata
 from llama_index.core.workflow import Context, StartEvent, StopEvent, Workflow, step
 from scripted import Scripted, call
 from workflows.retry_policy import retry_policy, stop_after_attempt, wait_fixed
 
 from agent_saga import SagaAborted
-from agent_saga_llamaindex import saga_agent, saga_run, saga_stream
+from agent_saga_llamaindex import read_only, saga_agent, saga_run, saga_stream
 
 AGAIN = retry_policy(wait=wait_fixed(0), stop=stop_after_attempt(3))
 SEAT = [call("book", "c1", item="seat")]
@@ -113,4 +114,41 @@ def test_a_step_that_ends_the_program_undoes_the_run_first(shop, run, by):
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
     assert len(begun) == 1
+    shop.world.assert_restored()
+
+
+class Asks(BaseTool):
+    """A tool that is no function: it can only be a read, and is no step."""
+
+    @property
+    def metadata(self):
+        return ToolMetadata(name="asks", description="Ask.")
+
+    def __call__(self, input):  # noqa: A002 - the framework's name
+        raise RuntimeError(f"nobody answers about {input}")
+
+
+def fails_behind_it(output):
+    raise RuntimeError(f"nobody is told of {output}")
+
+
+@pytest.mark.parametrize("what", ["a callback", "a read that is no step"])
+@pytest.mark.parametrize("policy", ["rollback", "continue"])
+def test_a_tool_that_fails_outside_of_a_step_has_failed_too(shop, what, policy):
+    tools, turns = [shop.book, Asks()], [SEAT, [call("asks", input="seat")]]
+    if what == "a callback":
+        tools, turns = [FunctionTool.from_defaults(shop.do, callback=fails_behind_it)], [SEAT]
+    declared = {"book": shop.declared["book"], "asks": read_only()}
+    agent = saga_agent(
+        shop.agent(*turns, "done", tools=tools),
+        shop.kit,
+        tools={tool.metadata.name: declared[tool.metadata.name] for tool in tools},
+        on_tool_failure=policy,
+    )
+    if policy == "continue":
+        asyncio.run(saga_run(agent, "go on"))
+        shop.world.assert_applied_once("seat")
+        return
+    with pytest.raises(SagaAborted, match="nobody"):
+        asyncio.run(saga_run(agent, "go on"))
     shop.world.assert_restored()

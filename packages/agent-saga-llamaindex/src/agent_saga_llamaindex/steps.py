@@ -37,6 +37,7 @@ from agent_saga_llamaindex import seams
 from agent_saga_llamaindex.asking import ApprovalGiven, asked_by
 from agent_saga_llamaindex.attempts import Attempts, attempts_of
 from agent_saga_llamaindex.calls import Call, Execution, Run, calling, executing, running
+from agent_saga_llamaindex.effects import RefusedCall
 
 Step = Callable[..., Any]
 _ASKS_MODEL = "run_agent_step"
@@ -144,10 +145,25 @@ def _of_agent(name: str, step: Step) -> Step:
         check_goes_on()
         async with around(_events(args, kwargs)):
             result = await step(*args, **kwargs)
+        _look_at(result)
         check_goes_on()
         return result
 
     return _of_workflow(name, run)
+
+
+def _look_at(result: Any) -> None:
+    """Stop a run that a tool's failure undoes, where the tool failed outside of any step.
+
+    It may be a callback of the program that failed, behind the effect, or a tool that is only a
+    read and no step. A call that was refused is no failure.
+    """
+    run, output = running.get(), getattr(result, "tool_output", None)
+    error = getattr(output, "exception", None)
+    if run is None or run.on_tool_failure != "rollback" or not isinstance(error, Exception):
+        return
+    if not isinstance(error, RefusedCall):
+        run.stop = run.stop or error
 
 
 @contextlib.asynccontextmanager

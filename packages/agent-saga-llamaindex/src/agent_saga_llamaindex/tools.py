@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core.tools import BaseTool, FunctionTool, ToolMetadata
+from llama_index.core.tools.types import BaseToolAsyncAdapter
 
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.engine.wrap import SagaTool
@@ -185,7 +186,12 @@ def name_of(tool: BaseTool) -> str:
 
 
 def behind(tool: BaseTool) -> object:
-    """Return what tells a tool from others of its name: what it calls."""
+    """Return what tells a tool from others of its name: what it calls.
+
+    A tool that is synchronous alone is put into a new object by the framework at each turn.
+    """
+    if isinstance(tool, BaseToolAsyncAdapter):
+        return tool.base_tool
     return tool.real_fn if isinstance(tool, FunctionTool) else tool
 
 
