@@ -11,6 +11,7 @@ from recovery.conftest import SAGA, Log, World
 from agent_saga import compensator
 from agent_saga.cli.main import main
 from agent_saga.cli.recoveryd import _write_health
+from agent_saga.domain.records import Ev
 from agent_saga.recovery.daemon import Result
 from agent_saga.recovery.seen import last_seen
 
@@ -91,3 +92,20 @@ def test_what_stays_wrong_with_the_state_store_is_logged_once(
         assert daemon.sweep().untold
     told = [record.getMessage() for record in caplog.records if record.levelname != "INFO"]
     assert len(told) == len(set(told)) == 2
+
+
+def test_the_document_tells_what_stands_although_it_was_undone(
+    log: Log, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    past = log.past().begin()
+    past.intent("p", "IRREVERSIBLE", approved_by="ann")
+    past.write(Ev.STEP_COMMITTED, "p", result="sent")
+    past.die()
+    dead(log, "another")
+    log.close()
+    assert main(["recover", "--wal-path", str(log.path), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)["sagas"]
+    assert {one["saga"]: (one["outcome"], one["stands"]) for one in told} == {
+        SAGA: ("undone", True),
+        "another": ("undone", False),
+    }

@@ -139,9 +139,18 @@ def said(outcome: str) -> str:
 
 
 def as_document(sagas: Iterable[Recovered]) -> list[dict[str, Any]]:
-    """Return the sagas as plain data."""
+    """Return the sagas as plain data.
+
+    `stands` says of one that was looked at to its end whether something may stand of it.
+    """
     return [
-        {"saga": one.saga, "name": one.name, "outcome": one.outcome, "reason": one.reason}
+        {
+            "saga": one.saga,
+            "name": one.name,
+            "outcome": one.outcome,
+            "reason": one.reason,
+            "stands": one.needs_human or one.stands,
+        }
         for one in sagas
     ]
 

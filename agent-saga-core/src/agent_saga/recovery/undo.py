@@ -147,7 +147,7 @@ def aim(saga: Saga, to: str) -> None:
     if saga.only is not None or saga.state is not SagaState.COMMITTED:
         if point.id != saga.undo_to:
             raise UndoRefused(
-                f"Saga {saga.id} is being undone {_how_far(saga)}; that was interrupted.",
+                f"Saga {saga.id} is being undone {_how_far(saga)}; that has not ended.",
                 fix=f"Finish that first: {_again(saga)}",
             )
         return
@@ -371,8 +371,8 @@ def _check_goes_on(found: Found, to: str | None, log: str) -> None:
     """Refuse to undo all of a saga while it is being undone up to a step."""
     if found.view.undo_to and to is None:
         raise UndoRefused(
-            f"Saga {found.id} is being undone up to the step {found.view.undo_to}; that was "
-            "interrupted.",
+            f"Saga {found.id} is being undone up to the step {found.view.undo_to}; that has "
+            "not ended.",
             fix=f"Finish that first: --to {found.view.undo_to}, or {recover_command(log)}",
         )
 

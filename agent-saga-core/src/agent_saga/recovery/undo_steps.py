@@ -99,7 +99,7 @@ def check_steps(place: Place, found: Found, chosen: Collection[str]) -> None:
     interrupted = found.view.undo_only is not None and _standing(found) & found.view.undo_only
     if interrupted and interrupted != set(chosen):
         raise UndoRefused(
-            f"Another part of saga {found.id} is being undone; that was interrupted.",
+            f"Another part of saga {found.id} is being undone; that has not ended.",
             fix=f"Finish that first: {recover_command(place.wal.path)}",
         )
     if not interrupted and state not in (_LOSES_ALL if _is_all(found, chosen) else _LOSES_A_PART):
