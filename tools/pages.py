@@ -14,7 +14,8 @@ Rules of this part:
 - A block's lines keep their numbers: a traceback names the line of the page.
 - Nothing is skipped: a block that cannot run is fenced as `text`.
 
-Called as `python -m tools.pages PAGE`; `tests/docs` and `tests/frameworks` do so for every page.
+Called as `python -m tools.pages PAGE` in an empty folder; `tests/docs` and `tests/frameworks` do so
+for every page.
 """
 
 from __future__ import annotations
@@ -205,6 +206,8 @@ def _compare(told: str, printed: str, line: int) -> None:
 
 
 if __name__ == "__main__":
+    if Path.cwd() == tree.ROOT:
+        sys.exit("What a page makes would stay among the sources: run this in an empty folder.")
     sys.path.insert(0, str(Path.cwd()))
     # Programs are those of this environment, whether or not it was activated.
     os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])

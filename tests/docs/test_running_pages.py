@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tools import tree
+from tools import starting, tree
 
 
 def run(folder, page):
@@ -63,3 +63,12 @@ def test_a_page_that_does_not(tmp_path, page, said):
     done = run(tmp_path, page)
     assert done.returncode != 0
     assert said in done.stderr
+
+
+def test_no_page_is_run_among_the_sources():
+    before = set(tree.ROOT.iterdir())
+    page = tree.ROOT / "docs" / "how-to" / "recover-after-a-crash.md"
+    done = starting.page(page, tree.ROOT)
+    assert done.returncode == 1
+    assert "run this in an empty folder" in done.stderr
+    assert set(tree.ROOT.iterdir()) - before == set()
