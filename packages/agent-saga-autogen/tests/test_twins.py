@@ -101,10 +101,19 @@ class TestACallOfATool:
         two.world.assert_stands("seat")
 
     @pytest.mark.crash
-    def test_that_both_make_is_made_once_more_than_before_the_crash(self, two, kind):
+    @pytest.mark.parametrize("ids", [("c8", "c9"), ("c1", "c1")])
+    def test_that_both_make_is_made_once_more_than_before_the_crash(self, two, kind, ids):
         die(two, [SEAT, DIES], [], kind=kind)
-        again = [[call("book", "c8", item="seat")], "so"]
-        asyncio.run(two.run(again, [[call("book", "c9", item="seat")], "done"], kind=kind))
+        one, other = ([[call("book", each, item="seat")], "so"] for each in ids)
+        asyncio.run(two.run(one, other, kind=kind))
+        two.world.assert_stands("seat", "seat")
+
+    @pytest.mark.crash
+    def test_that_was_given_to_the_other_is_one_more_where_the_first_makes_it_later(
+        self, two, kind
+    ):
+        die(two, [SEAT, DIES], [], kind=kind)
+        asyncio.run(two.run(["so", SEAT, "so"], [SEAT, "so"], kind=kind, turns=3))
         two.world.assert_stands("seat", "seat")
 
     def test_whose_answer_was_lost_is_not_made_by_the_other(self, two, kind):

@@ -90,7 +90,7 @@ class Twins:
         team = RoundRobinGroupChat(members, max_turns=len(members))
         return saga_agent(team, self.kit)
 
-    def alike(self, kind, one, other):
+    def alike(self, kind, one, other, turns=2):
         """Return a team whose agents have the same tools: of functions, or of a class."""
         world = self.world
 
@@ -110,11 +110,11 @@ class Twins:
             AssistantAgent(name, Scripted(*script), tools=tools, max_tool_iterations=9)
             for name, script in (("A", one), ("B", other))
         ]
-        team = RoundRobinGroupChat(members, max_turns=len(members))
+        team = RoundRobinGroupChat(members, max_turns=turns)
         return saga_agent(team, self.kit, tools=self.declared)
 
-    async def run(self, one, other, *, own=False, kind="", key="trip"):
-        team = self.alike(kind, one, other) if kind else self.team(one, other, own=own)
+    async def run(self, one, other, *, own=False, kind="", key="trip", turns=2):
+        team = self.alike(kind, one, other, turns) if kind else self.team(one, other, own=own)
         result = await saga_run(team, "go on", key=key)
         return result.messages[-1].content
 

@@ -51,6 +51,7 @@ class Attempts:
         recorded = [step for step in saga.keyed.values() if stands(step)]
         self._left = attempts.Left(step for step in recorded if step.id not in kept)
         self._numbers: Counter[tuple[calls.Path, str, bytes]] = Counter()
+        self._given: dict[str, Step] = {}  # to another agent, by its call's key
 
     def key(self, saga: Saga, tool: Tool, run: calls.Run, mac: bytes) -> str | None:
         """Return the key of a call that is made here; None for a step without one that it is.
@@ -69,15 +70,24 @@ class Attempts:
         agents = () if call is None else call.agents
         named = calls.key_of(call, run, mac) if call is not None and call.id else None
         with self._lock:
-            step = None if named is None else saga.keyed.get(full_key(tool, named))
+            step = None if named is None else self._named(saga, tool, named)
             if step is None and any(equal(one, tool, mac) for one in unnamed(saga)):
                 return None
             if step is None:
                 step = self._earlier(saga, tool, mac, run, agents)
             if step is None:
-                return named or self._fresh(saga, tool, mac, agents)
+                free = named is not None and full_key(tool, named) not in saga.keyed
+                return named if free else self._fresh(saga, tool, mac, agents)
             self._left.take(step)
+            if named is not None and calls.agents_of(step.key[-1]) != agents:
+                self._given[named] = step
             return step.key[-1]
+
+    def _named(self, saga: Saga, tool: Tool, named: str) -> Step | None:
+        """Return the step that a call's key names; what another agent was given is not it."""
+        step = self._given.get(named) or saga.keyed.get(full_key(tool, named))
+        others = (one for key, one in self._given.items() if key != named)
+        return None if any(one is step for one in others) else step
 
     def _fresh(self, saga: Saga, tool: Tool, mac: bytes, agents: calls.Path) -> str:
         while True:
