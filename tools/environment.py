@@ -8,6 +8,8 @@ Rules of this part:
   `venv` and the pip that Python has; where neither exists, `CannotBuild` names the system package
   to install.
 - A stamp is written last: an environment without the stamp of the same inputs is made again.
+- Compiled Python is kept there, whatever this user's settings say: the tests start thousands of
+  processes, and each would compile all packages anew.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 CONSTRAINTS = ROOT / "constraints" / "latest.txt"
 
-_FOREIGN = ("PYTHONHOME", "PYTHONPATH", "PIP_TARGET", "PIP_PREFIX", "PIP_REQUIRE_VIRTUALENV")
+_FOREIGN = (
+    *("PYTHONHOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE"),
+    *("PIP_TARGET", "PIP_PREFIX", "PIP_REQUIRE_VIRTUALENV"),
+)
 
 
 class CannotBuild(Exception):
@@ -79,9 +84,10 @@ def ensure(name: str, requirements: Sequence[str], inputs: Sequence[Path]) -> Pa
 
 
 def clean_environ() -> dict[str, str]:
-    """Return this process's environment without settings that lead an installer elsewhere."""
+    """Return this process's environment without what leads an installer or Python astray."""
     environ = {name: value for name, value in os.environ.items() if name not in _FOREIGN}
     environ.update(
+        PYTHONPYCACHEPREFIX=str(state_folder() / "pycache"),
         PIP_CONSTRAINT=str(CONSTRAINTS),
         PIP_DISABLE_PIP_VERSION_CHECK="1",
         PIP_NO_INPUT="1",
