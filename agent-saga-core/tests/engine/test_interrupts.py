@@ -40,14 +40,15 @@ PROGRAMS = {
 class At:
     """Raises a signal at the n-th line that runs in the engine or the log."""
 
-    def __init__(self, number, signum=signal.SIGINT):
+    def __init__(self, number, signum=signal.SIGINT, where=ENGINE):
         self.number = number
         self.signum = signum
+        self.where = where
         self.seen = 0
         self.struck = ""
 
     def __call__(self, frame, event, arg):
-        if ENGINE not in frame.f_code.co_filename:
+        if self.where not in frame.f_code.co_filename:
             return None
         return self.line
 
@@ -143,6 +144,7 @@ def test_an_interrupt_at_every_line(world, fast, no_tracer, fails, part, program
         assert interrupts.main.installed == 0, where
         assert interrupts.main.kept == [], where
         assert signal.getsignal(signum) is handler, where
+        assert signal.getsignal(signal.SIGINT) is not interrupts.main.handle, where
         assert current_scope.get() is None, where
         assert isinstance(getattr(error, "cause", error), raised), where
         assert len(set(fresh.refunds)) == len(fresh.refunds), where
@@ -151,6 +153,30 @@ def test_an_interrupt_at_every_line(world, fast, no_tracer, fails, part, program
             assert fresh.standing == [], where
         if report is not None and report.outcome == "ROLLED_BACK" and report.clean:
             assert fresh.standing == [], where
+
+
+@pytest.mark.parametrize("struck_by", [signal.SIGINT, signal.SIGTERM, signal.SIGALRM])
+def test_an_interrupt_while_signals_change_hands_leaves_them_with_the_program(
+    world, fast, no_tracer, struck_by
+):
+    handlers = {signal.SIGINT: leave, signal.SIGTERM: leave, signal.SIGALRM: too_late}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        number, struck = 1, "the first line"
+        while struck:
+            at = At(number, struck_by, "engine/interrupts.py")
+            with contextlib.suppress(BaseException), at:
+                make(type(world)(), fast, fails=False)()
+            struck = at.struck
+            where = f"line {number} ({struck})"
+            assert {each: signal.getsignal(each) for each in handlers} == handlers, where
+            assert interrupts.main.installed == 0, where
+            assert interrupts.main.kept == [], where
+            number += 1
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    assert number > 30
 
 
 @pytest.fixture

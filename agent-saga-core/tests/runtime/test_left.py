@@ -62,7 +62,8 @@ def test_what_waits_for_its_program_is_not_said(
     path = tmp_path / "log"
     dead(path, "ended", (Ev.SAGA_COMMITTED, {"unsettled": []}))
     dead(path, "held", on_crash="hold", resume_grace=900)
-    dead(path, "asleep", (Ev.SAGA_SUSPENDED, {"reason": "x", "deadline": 2**50}))
+    asleep = {"reason": "x", "deadline": 2**52, "at_deadline": "hold"}
+    dead(path, "asleep", (Ev.SAGA_SUSPENDED, asleep))
     assert said(path, caplog) == []
 
 

@@ -132,8 +132,12 @@ def install(*, ignored: bool = False) -> bool:
         if not (main.before or main.ignored):
             return False
         main.user_code, main.kept = True, []
-        for number in main.before:
-            signal.signal(number, main.handle)
+        try:
+            for number in main.before:
+                signal.signal(number, main.handle)
+        except BaseException:  # one that was not taken yet
+            _give_back()
+            raise
     main.installed += 1
     main.thread = threading.get_ident()
     return True
@@ -148,12 +152,23 @@ def remove() -> None:
     main.installed -= 1
     if main.installed:
         return
-    for number, handler in main.before.items():
-        if signal.getsignal(number) == main.handle:
-            signal.signal(number, handler)
+    _give_back()
     kept = main.taken()
     if kept is not None:
         raise kept
+
+
+def _give_back() -> None:
+    """Put the program's handlers in place again; one that is there again may raise meanwhile."""
+    while True:
+        try:
+            for number, handler in main.before.items():
+                if signal.getsignal(number) == main.handle:
+                    signal.signal(number, handler)
+        except BaseException as error:
+            main.kept.append(error)
+        else:
+            return
 
 
 def asked_to_stop() -> bool:
