@@ -310,6 +310,19 @@ def test_a_handler_that_is_put_in_place_meanwhile_stays(kit):
         signal.signal(signal.SIGINT, before[1])
 
 
+def test_a_handler_of_ours_that_a_program_puts_back_later_is_its_own(kit):
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        with kit.transaction():
+            ours = signal.getsignal(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, ours)
+        with pytest.raises(SystemExit), kit.transaction():
+            signal.raise_signal(signal.SIGTERM)
+        assert signal.getsignal(signal.SIGTERM) is leave
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_an_alarm_during_the_undoing_waits_for_its_end(world, kit):
     tool = kit.safe_tool(world.charge, "COMPENSABLE", name="pay_slowly")
 

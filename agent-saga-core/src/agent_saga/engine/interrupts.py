@@ -126,7 +126,7 @@ def install(*, ignored: bool = False) -> bool:
     if threading.current_thread() is not threading.main_thread():
         return False
     if not main.installed:
-        before = {number: signal.getsignal(number) for number in SIGNALS}
+        before = {number: _program_s(number) for number in SIGNALS}
         main.before = {number: one for number, one in before.items() if callable(one)}
         main.ignored = ignored and before[signal.SIGINT] is signal.SIG_IGN
         if not (main.before or main.ignored):
@@ -141,6 +141,12 @@ def install(*, ignored: bool = False) -> bool:
     main.installed += 1
     main.thread = threading.get_ident()
     return True
+
+
+def _program_s(number: int) -> Any:
+    """Return the program's handler, also where it has put ours in place again itself."""
+    found = signal.getsignal(number)
+    return main.before.get(number, found) if found == main.handle else found
 
 
 def remove() -> None:
