@@ -80,7 +80,8 @@ def _pytest(name: str, files: list[str], options: list[str]) -> tuple[int, str]:
     cache = Path(os.environ.get("AGENT_SAGA_CACHE", ".pytest_cache")).resolve()
     command = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir={cache}"]
     command += ["-p", "tools.without_guard", "--guarantee", name, *options]
-    command += [f"--timeout={_PER_TEST_SECONDS}", *files]
+    # By a thread: without its guard the code under test may keep what a signal's handler raises.
+    command += [f"--timeout={_PER_TEST_SECONDS}", "--timeout-method=thread", *files]
     environ = {**os.environ, "HYPOTHESIS_STORAGE_DIRECTORY": str(cache / "hypothesis")}
     done = subprocess.run(
         command,
