@@ -6,8 +6,11 @@ person has to fill in (NAME, WHY, MODULE, SAGA) is filled in.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import shutil
+import subprocess
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -188,6 +191,21 @@ def test_a_path_with_blanks_is_quoted(tmp_path: Any, log: Log, typed: Callable[.
     [command] = told.commands()
     assert typed(*command).code == 1
     odd.close()
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="such words are bash's, zsh's and ksh's")
+@pytest.mark.parametrize("odd", [b"of \xff bytes", "of ' \n\u202e\\ letters".encode()])
+def test_a_path_that_does_not_print_can_be_pasted(
+    tmp_path: Any, typed: Callable[..., Told], odd: bytes
+) -> None:
+    log = Log(tmp_path / os.fsdecode(odd))
+    stuck(log)
+    told = typed("show", SAGA, "--wal-path", str(log.path))
+    [command] = COMMAND.findall(told.text)
+    read = f"set -- {command}; printf '%s\\0' \"$@\""
+    words = subprocess.run(["bash", "-c", read], stdout=subprocess.PIPE, check=True).stdout
+    assert typed(*map(os.fsdecode, words.split(b"\0")[1:-1])).code == 1
+    log.close()
 
 
 def test_a_quarantined_saga_is_released_as_it_is_told(log: Log, typed: Callable[..., Told]) -> None:

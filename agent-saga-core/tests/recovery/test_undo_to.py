@@ -459,6 +459,18 @@ def test_the_command_takes_the_programs_own_id_a_name_or_the_beginning(
     assert main(["undo", "order-17", *who, "--to", "nothing"]) == 3
 
 
+def test_only_a_dry_run_needs_nobody_and_no_reason(
+    log: Log, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    committed(log, "a")
+    words = ["undo", SAGA, "--wal-path", str(log.path)]
+    assert main([*words, "--dry-run"]) == 0
+    for given, missing in (((), "--by"), (("--by", "ann"), "--reason")):
+        assert main([*words, *given]) == 2
+        assert f"Missing option '{missing}'" in capsys.readouterr().err
+    assert not world.undone
+
+
 @pytest.mark.guarantee("UNDO-2")
 def test_more_steps_than_a_record_can_name_are_refused_not_cut(
     log: Log, world: World, monkeypatch: pytest.MonkeyPatch

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shlex
 import sys
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +17,7 @@ from agent_saga.cli.diagnosis import (
     stranger_finding,
     variable_findings,
 )
+from agent_saga.domain.commands import quoted
 from agent_saga.errors import AgentSagaError
 from agent_saga.plugins.discovery import ALLOW, DENY
 from agent_saga.plugins.manager import TRACE, PluginManager
@@ -105,7 +105,7 @@ def log_findings(path: Path) -> list[Finding]:
             Finding(
                 PROBLEM,
                 f"There is a plain file where the log's folder should be: {path}",
-                f"mv {shlex.quote(str(path))} {shlex.quote(f'{path}.old')}",
+                f"mv {quoted(str(path))} {quoted(f'{path}.old')}",
             )
         ]
     found = path.stat()

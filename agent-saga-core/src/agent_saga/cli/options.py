@@ -11,6 +11,7 @@ from agent_saga.controls.humans.names import blank, seen
 
 __all__ = [
     "by_option",
+    "demand",
     "import_option",
     "leave_missing_option",
     "log_options",
@@ -50,9 +51,23 @@ def by_option(
     return click.option(name, required=required, metavar="WHO", callback=_person, help=about)
 
 
-def reason_option(about: str = "Why; recorded.") -> Callable[[F], F]:
+def reason_option(about: str = "Why; recorded.", *, required: bool = True) -> Callable[[F], F]:
     """Return the option that says why a person acts; a blank reason is refused."""
-    return click.option("--reason", required=True, metavar="WHY", callback=_said, help=about)
+    return click.option("--reason", required=required, metavar="WHY", callback=_said, help=about)
+
+
+def demand(**given: str) -> None:
+    """Refuse a call without options that are needed unless another one is given.
+
+    Args:
+        given: what stood behind each option; empty for one that was left out.
+
+    Raises:
+        MissingParameter: one is empty.
+    """
+    for option, value in given.items():
+        if not value:
+            raise click.MissingParameter(param_hint=f"'{option}'", param_type="option")
 
 
 def log_options(command: F) -> F:

@@ -50,10 +50,20 @@ def completed(text: str, log: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a text as one word of a shell."""
+    """Return a text as one word of a shell, also one that does not print or is no UTF-8."""
     from shlex import quote  # noqa: PLC0415 - only errors and reports need it
 
-    return quote(text)
+    return quote(text) if text.isprintable() else f"$'{''.join(map(_escaped, text))}'"
+
+
+def _escaped(letter: str) -> str:
+    """Return a letter as it stands between `$'` and `'`."""
+    if letter in "\\'":
+        return f"\\{letter}"
+    if letter.isprintable():
+        return letter
+    foreign = "surrogateescape" if "\udc80" <= letter <= "\udcff" else "surrogatepass"
+    return "".join(f"\\{byte:03o}" for byte in letter.encode("utf-8", foreign))
 
 
 def show_command(saga: str, log: str) -> str:

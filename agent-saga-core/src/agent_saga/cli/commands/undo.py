@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from agent_saga.cli.exits import Exit
 from agent_saga.cli.naming import saga_meant, step_meant
-from agent_saga.cli.options import by_option, import_option, log_options, named, reason_option
+from agent_saga.cli.options import (
+    by_option,
+    demand,
+    import_option,
+    log_options,
+    named,
+    reason_option,
+)
 from agent_saga.cli.output import printable, say, say_json
 from agent_saga.cli.place import existing_log
 from agent_saga.cli.reading import read_log
@@ -21,12 +28,14 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_NOBODY: Final = "dry-run"
+
 
 @click.command("undo", context_settings={"ignore_unknown_options": True})
 @click.argument("saga", callback=named)
 @import_option
-@by_option()
-@reason_option()
+@by_option(required=False)
+@reason_option(required=False)
 @click.option("--to", metavar="STEP", callback=named, help="Undo only what came after this step.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done now; run nothing.")
 @click.option(
@@ -39,8 +48,8 @@ def command(
     saga: str,
     wal_path: str | None,
     modules: tuple[str, ...],
-    by: str,
-    reason: str,
+    by: str | None,
+    reason: str | None,
     to: str | None,
     *,
     dry_run: bool,
@@ -54,17 +63,20 @@ def command(
     beginning of one, or a tool of which there is one call. What cannot be undone is refused before
     anything runs. Exits with 0 if all of it was undone, with 1 if something stands, and with 4 if
     it was refused. With --dry-run it is refused in the same cases, and exits with 1 if something
-    would stand.
+    would stand; nobody is recorded then, so --by and --reason may be left out.
     """
+    who, why = by or "", reason or ""
+    if not dry_run:
+        demand(**{"--by": who, "--reason": why})
     path = existing_log(wal_path)
-    with opened(path, modules, by, acts=not dry_run) as daemon:
+    with opened(path, modules, who or _NOBODY, acts=not dry_run) as daemon:
         view = saga_meant(read_log(path), saga)
         to = None if to is None else step_meant(view, to)
         if dry_run:
             return _planned(
                 path, daemon, view.id, to, leave_the_rest=leave_the_rest, as_json=as_json
             )
-        done = daemon.undo(view.id, by=by, reason=reason, leave_the_rest=leave_the_rest, to=to)
+        done = daemon.undo(view.id, by=who, reason=why, leave_the_rest=leave_the_rest, to=to)
     if as_json:
         say_json({"log": str(path), "sagas": as_document([done])})
     else:

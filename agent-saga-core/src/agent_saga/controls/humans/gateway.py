@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import shlex
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -30,6 +29,7 @@ from agent_saga.controls.humans.store import ApprovalStore
 from agent_saga.controls.humans.telling import TELLING, told_in_time
 from agent_saga.controls.humans.waiting import Ear, pause
 from agent_saga.controls.limits.moments import moment
+from agent_saga.domain.commands import quoted
 from agent_saga.domain.durations import ANSWER_WITHIN
 from agent_saga.errors import ConfigurationError, StateError, one_line
 from agent_saga.observe.logger import logger
@@ -295,7 +295,7 @@ class ApprovalGateway:
         wal = self.store.wal
         address = "" if wal is None else wal.address
         path = address.removeprefix("file:")
-        return "" if path == address else f" --wal-path {shlex.quote(path)}"
+        return "" if path == address else f" --wal-path {quoted(path)}"
 
     # --- waiting ---------------------------------------------------------------------------------
 
