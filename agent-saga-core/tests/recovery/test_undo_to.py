@@ -465,8 +465,8 @@ def test_only_a_dry_run_needs_nobody_and_no_reason(
     committed(log, "a")
     words = ["undo", SAGA, "--wal-path", str(log.path)]
     assert main([*words, "--dry-run"]) == 0
-    for given, missing in (((), "--by"), (("--by", "ann"), "--reason")):
-        assert main([*words, *given]) == 2
+    for told, missing in (((), "--by"), (("--by", "ann"), "--reason")):
+        assert main([*words, *told]) == 2
         assert f"Missing option '{missing}'" in capsys.readouterr().err
     assert not world.undone
 

@@ -34,8 +34,8 @@ _NOBODY: Final = "dry-run"
 @click.command("undo", context_settings={"ignore_unknown_options": True})
 @click.argument("saga", callback=named)
 @import_option
-@by_option(required=False)
-@reason_option(required=False)
+@by_option(about="Who asks for it; recorded. Needed unless --dry-run.", required=False)
+@reason_option("Why; recorded. Needed unless --dry-run.", required=False)
 @click.option("--to", metavar="STEP", callback=named, help="Undo only what came after this step.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done now; run nothing.")
 @click.option(
