@@ -15,11 +15,10 @@ Called as `python -m tools.guards [ID …]` in an environment that has the packa
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
-from tools import guarantees, places
+from tools import forks, guarantees, places
 
 _FAILED, _GREEN = 1, 0
 _PER_TEST_SECONDS = 30
@@ -43,6 +42,9 @@ def main(wanted: list[str]) -> int:
     if not chosen:
         print("guarantees.toml names no guarantee")
         return 1
+    os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(_cache() / "hypothesis")
+    os.chdir(guarantees.ROOT)
+    forks.load(sorted({file for name in chosen for file in _files(name)}))
     wrong = [name for name in chosen if not _proven(known[name])]
     print(f"{len(chosen) - len(wrong)} guards proven, {len(wrong)} not: {', '.join(wrong) or '-'}")
     return 1 if wrong else 0
@@ -77,22 +79,14 @@ def _files(name: str) -> list[str]:
 
 
 def _pytest(name: str, files: list[str], options: list[str]) -> tuple[int, str]:
-    cache = Path(os.environ.get("AGENT_SAGA_CACHE", ".pytest_cache")).resolve()
-    command = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir={cache}"]
-    command += ["-p", "tools.without_guard", "--guarantee", name, *options]
+    chosen = ["-q", "-o", f"cache_dir={_cache()}", "-p", "tools.without_guard"]
     # By a thread: without its guard the code under test may keep what a signal's handler raises.
-    command += [f"--timeout={_PER_TEST_SECONDS}", "--timeout-method=thread", *files]
-    environ = {**os.environ, "HYPOTHESIS_STORAGE_DIRECTORY": str(cache / "hypothesis")}
-    done = subprocess.run(
-        command,
-        cwd=guarantees.ROOT,
-        env=environ,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr
+    bound = [f"--timeout={_PER_TEST_SECONDS}", "--timeout-method=thread"]
+    return forks.run([*chosen, "--guarantee", name, *options, *bound, *files])
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("AGENT_SAGA_CACHE", ".pytest_cache")).resolve()
 
 
 if __name__ == "__main__":

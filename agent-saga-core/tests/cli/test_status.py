@@ -19,6 +19,7 @@ from agent_saga.cli import status as sections
 from agent_saga.domain.records import Ev
 from agent_saga.errors import StateError
 from agent_saga.recovery.seen import last_seen, note_pass
+from agent_saga.wal.directory import POISONED_FILE
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.os_port import OsPort
 
@@ -152,7 +153,8 @@ def test_a_writer_whose_log_failed_is_named(cli: Any, tmp_path: Path) -> None:
     wal.append(Ev.SAGA_BEGIN, saga="s", epoch=1, payload={"about": {"name": "x", "labels": {}}})
     with pytest.raises(Exception, match=r"gone|written"):
         wal.barrier_sync()
-    until(lambda: told(cli)[0] == 1)  # who waited is woken first, lest a disk that hangs keep them
+    # Who waited is woken first, lest a disk that hangs keep them.
+    until(lambda: any(path.glob(f"writers/*/{POISONED_FILE}")))
     code, document = told(cli)
     assert code == 1
     [writer] = document["sections"]["writers"]["alive"]

@@ -1,0 +1,69 @@
+"""Runs of pytest in forks: each ends as a process would, and starts with what they share."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tools import forks, tree
+
+PROGRAM = """
+import json, sys
+from tools import forks
+
+folder = sys.argv[1]
+forks.load(["agent-saga-core/tests/engine/test_names.py"])
+loaded = [name for name in ("pytest", "msgspec", "agent_saga.kit") if name in sys.modules]
+codes = [
+    forks.run(["-q", "-p", "no:cacheprovider", *more])[0]
+    for more in (
+        [folder + "/test_green.py"],
+        [folder + "/test_red.py"],
+        [folder + "/test_unreadable.py"],
+        ["-p", "no_such_plugin", folder + "/test_green.py"],
+        ["-p", "breaks", folder + "/test_green.py"],
+        [folder + "/test_killed.py"],
+    )
+]
+said = forks.run([folder + "/test_red.py"])[1]
+print(json.dumps({"loaded": loaded, "codes": codes, "said": said}))
+"""
+FILES = {
+    "test_green": "def test_it(): pass",
+    "test_red": "import os\ndef test_it():\n    os.write(1, b'by hand')\n    assert False, 'red'",
+    "test_unreadable": "import no_such_module",
+    "test_killed": "import os\ndef test_it(): os.kill(os.getpid(), 9)",
+    "breaks": "def pytest_configure(config): raise LookupError('it breaks')",
+}
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("forks")
+    for name, text in FILES.items():
+        (folder / f"{name}.py").write_text(text)
+    command = [sys.executable, "-c", f"import sys; sys.path.append({str(folder)!r})\n{PROGRAM}"]
+    done = subprocess.run(
+        [*command, folder], cwd=tree.ROOT, capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+def test_what_others_made_is_loaded_once_and_nothing_of_ours(seen):
+    assert seen["loaded"] == ["pytest", "msgspec"]
+
+
+def test_only_a_failing_test_ends_like_one(seen):
+    green, red, unreadable, unknown, broken, killed = seen["codes"]
+    assert (green, red) == (0, 1)
+    assert not {unreadable, unknown, broken, killed} & {0, 1}
+    assert broken == forks.BROKEN
+    assert killed == -9
+
+
+def test_what_a_run_says_is_handed_back(seen):
+    assert "assert False" in seen["said"]
+    assert "by hand" in seen["said"]
