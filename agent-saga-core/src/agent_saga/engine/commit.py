@@ -2,7 +2,8 @@
 
 Rules of this part:
 
-- The scope is shut first; steps in flight are waited for, bounded.
+- The scope is shut first; steps in flight, and savepoints that are being undone, are waited for,
+  bounded.
 - A resumed run that left recorded effects out has changed: it fails, and all is undone.
 - Every unknown ending is probed. What remains unknown, and what a savepoint left standing, is
   carried by the commit as unsettled: the boundary is then committed and not clean.
@@ -15,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from agent_saga.domain.lifecycle import STEP_STANDS, SagaState, StepState
 from agent_saga.domain.records import Ev
-from agent_saga.engine import journal
+from agent_saga.engine import in_hand, journal
 from agent_saga.engine.known import tell_empty, tell_ended
 from agent_saga.engine.releasing import release
-from agent_saga.engine.requests import Durable, Protocol, StepEnded
+from agent_saga.engine.requests import Durable, Protocol
 from agent_saga.engine.settle import settle_unknown
 from agent_saga.errors import RefusedError, ReplayConflict, SagaUnwinding, WALError, said_by
 from agent_saga.observe.logger import logger
@@ -96,12 +97,9 @@ def commit(saga: Saga) -> Protocol[Committed]:
 def _settled(scope: Scope) -> Protocol[BaseException | None]:
     """Wait for steps in flight, then ask about the unknown ones."""
     saga = scope.saga
-    clock = saga.engine.clock
-    deadline = clock.monotonic() + saga.engine.timing.settle
-    for step in saga.in_flight_of(scope):
-        cut: BaseException | None = yield StepEnded(step, max(deadline - clock.monotonic(), 0.0))
-        if cut is not None:
-            return cut
+    cut = yield from in_hand.going_on(scope)
+    if cut is not None:
+        return cut
     for step in saga.steps_of(scope):
         if step.state in _OPEN_ENDED and not (step.tool.reversible or step.in_flight):
             try:

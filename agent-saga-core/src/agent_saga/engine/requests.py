@@ -20,6 +20,7 @@ from msgspec import Struct
 from agent_saga.controls.control import Use
 
 if TYPE_CHECKING:
+    from agent_saga.engine.in_hand import InHand
     from agent_saga.engine.step import Step
 
 T = TypeVar("T")
@@ -106,9 +107,9 @@ class Sleep(Struct, eq=False, gc=False):
 
 
 class StepEnded(Struct, eq=False):
-    """Wait until a step is no longer in flight, at most so many seconds."""
+    """Wait until a step is no longer in flight, at most so many seconds; so with an undoing."""
 
-    step: Step
+    step: Step | InHand
     timeout: float
 
 

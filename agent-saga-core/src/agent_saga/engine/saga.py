@@ -28,6 +28,7 @@ from agent_saga.errors import SagaClosed, SagaForked, SagaUnwinding
 from agent_saga.wal.os_port import FORKS, fork_generation
 
 if TYPE_CHECKING:
+    from agent_saga.engine.in_hand import InHand
     from agent_saga.engine.ports import Engine
     from agent_saga.engine.replay import Calls, Replay
     from agent_saga.engine.step import Step
@@ -43,6 +44,7 @@ class Saga:
             step; forked_at: after which step the last one was, "" before the first; or None.
         calls_made: how many calls of a tool in a scope the recorded run made, where it says so.
         names: gives a call without a key one, from its tool and its arguments' MAC; None for none.
+        undoings: what undoes it, or savepoints of it, now.
         only, undo_to: undoing it is about these steps, those after this one; None for all of them.
 
     Args:
@@ -88,6 +90,7 @@ class Saga:
         "suspend_request",
         "suspendable",
         "undo_to",
+        "undoings",
         "unsettled",
     )
 
@@ -132,6 +135,7 @@ class Saga:
         self.forked_at: str | None = None
         self.only: frozenset[str] | None = None
         self.undo_to = ""
+        self.undoings: list[InHand] = []
         self.read_only = False
         self.names: Callable[[Tool, bytes], str | None] | None = None
 
@@ -290,7 +294,7 @@ class Saga:
                 self.keyed.pop(step.key, None)
         self.left(step)
 
-    def call_when_settled(self, step: Step, wake: Callable[[], None]) -> bool:
+    def call_when_settled(self, step: Step | InHand, wake: Callable[[], None]) -> bool:
         """Have a function called when the step is no longer in flight; False when it is not now."""
         with self.lock:
             if not step.in_flight:

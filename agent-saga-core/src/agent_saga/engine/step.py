@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from agent_saga.controls.approvals import ApprovalRequest
     from agent_saga.controls.control import CallView
     from agent_saga.engine.forms import Form
+    from agent_saga.engine.in_hand import InHand
     from agent_saga.engine.inverse import Attempt
     from agent_saga.engine.requests import Ending
     from agent_saga.engine.scope import Scope
@@ -78,6 +79,7 @@ class Step(Struct, eq=False):
         doubt: what earlier attempts at its inverse may have done.
         once: its effect, or an attempt at its inverse (undo_once), was announced by a version of
             the program that did not declare it idempotent; nothing is repeated then.
+        hand: who undoes it now, or did last; or None.
         undo_left: the attempt at its inverse that was given up while it ran, or None.
         approved_by, approved_rules: who let the effect through, and under which rules.
         call: what the gate judged and what was taken for it; None where nothing is judged.
@@ -135,6 +137,7 @@ class Step(Struct, eq=False):
     undo_tries: int = 0
     undo_since: float | None = None
     undo_left: Attempt | None = None
+    hand: InHand | None = None
     doubt: Doubt = Doubt.NONE
     once: bool = False
     undo_once: bool = False

@@ -6,8 +6,9 @@ Rules of this part:
   the boundary, the saga is suspended; only an error of another cause makes it fail.
 - A savepoint that is left on the way stays as it is: open, to be gone on with.
 - A log that ends with this process holds nothing that could be resumed.
-- Steps in flight are waited for, bounded. A call that is still running, or a step whose inverse has
-  no name, cannot be suspended: another process could not undo it.
+- Steps in flight, and savepoints that are being undone, are waited for, bounded. What still goes
+  on then, or a step whose inverse has no name, cannot be suspended: another process could not
+  undo it.
 - SAGA_SUSPENDED is durable, and the fence is checked after it, before the store and the caller are
   told.
 - A request without a time that comes, or without a known thing to happen then, makes the boundary
@@ -24,11 +25,11 @@ from typing import TYPE_CHECKING, Any
 from agent_saga.domain.durations import at_most
 from agent_saga.domain.lifecycle import StepState
 from agent_saga.domain.records import Ev
-from agent_saga.engine import journal
+from agent_saga.engine import in_hand, journal
 from agent_saga.engine.endings import origins
 from agent_saga.engine.known import tell_suspended
 from agent_saga.engine.releasing import release
-from agent_saga.engine.requests import Durable, Protocol, StepEnded
+from agent_saga.engine.requests import Durable, Protocol
 from agent_saga.engine.tool import one_of
 from agent_saga.errors import (
     ConfigurationError,
@@ -85,12 +86,9 @@ def suspend(saga: Saga, request: SuspendRequested) -> Protocol[BaseException | N
             "this process.",
             fix="Give the kit a log in files: wal='a path'.",
         )
-    clock = saga.engine.clock
-    end = clock.monotonic() + saga.engine.timing.settle
-    for step in saga.in_flight_of(saga.root):
-        cut: BaseException | None = yield StepEnded(step, max(end - clock.monotonic(), 0.0))
-        if cut is not None:
-            return cut
+    cut = yield from in_hand.going_on(saga.root)
+    if cut is not None:
+        return cut
     reasons = [
         f"{step.tool.name}: {why}" for step in saga.steps_of(saga.root) if (why := _why_not(step))
     ]
@@ -162,6 +160,8 @@ def _why_not(step: Step) -> str:
     """Return why another process could not undo a step, or an empty string."""
     if step.in_flight:
         return "its call is still running"
+    if step.hand is not None and step.hand.in_flight:
+        return "it is being undone"
     if step.tool.reversible or step.tool.irreversible or step.state is not StepState.COMMITTED:
         return ""
     inverse = step.compensation

@@ -10,7 +10,9 @@ Rules of this part:
    or that is not registered here, makes the saga STUCK; by default the rest is left UNRESOLVED. A
    call that is still running halts before its step. An inverse that was announced again and again
    by processes that died is a human's case too: it may be what they die of.
-6. The terminal record is durable, and the fence is checked once more, before a verdict is returned.
+6. A savepoint that is undone meanwhile is undone beside this, one of both at each step. Its end is
+   waited for, bounded.
+7. The terminal record is durable, and the fence is checked once more, before a verdict is returned.
 
 A log that fails, or a fence, ends the unwinding at once: nothing more is run, everything left is
 listed UNRESOLVED, and the saga is released to recovery.
@@ -25,13 +27,13 @@ from agent_saga.domain.lifecycle import SagaState, ScopeState, StepState
 from agent_saga.domain.records import Ev
 from agent_saga.domain.report import RollbackReport, StepLine
 from agent_saga.domain.words import CLOSED_BY_HAND
-from agent_saga.engine import interrupts, journal
+from agent_saga.engine import in_hand, interrupts, journal
 from agent_saga.engine.inverse import Undone, run_inverse, tried_before
 from agent_saga.engine.judging import kept_from_undoing
 from agent_saga.engine.known import tell_empty, tell_ended
 from agent_saga.engine.outcome import unusable
 from agent_saga.engine.releasing import release
-from agent_saga.engine.requests import Durable, Protocol, StepEnded
+from agent_saga.engine.requests import Durable, Protocol
 from agent_saga.engine.saga import undo_order
 from agent_saga.engine.settle import quiet, settle_unknown, wait_until_quiet
 from agent_saga.errors import AgentSagaError, OutcomeUnknown, RefusedError, WALError, said_by
@@ -87,6 +89,7 @@ def unwind(scope: Scope, cause: str, *, retry: bool = False) -> Protocol[Rollbac
     if saga.released:
         unwinding.leave_to_recovery()
         return report
+    going = in_hand.undoing(scope)
     try:
         yield from unwinding.run(cause)
     except (WALError, RefusedError) as trouble:
@@ -94,6 +97,8 @@ def unwind(scope: Scope, cause: str, *, retry: bool = False) -> Protocol[Rollbac
     except Exception as trouble:
         log.exception("undoing saga %s met an error of its own", saga.id)
         unwinding.give_up(trouble)
+    finally:
+        going.ended()
     scope.report = report
     return report
 
@@ -130,6 +135,10 @@ class Unwinding:
             if cut is not None:
                 self.give_up(cut)
                 return
+        cut = yield from in_hand.ended(in_hand.undoings_in(self.scope), saga)
+        if cut is not None:
+            self.give_up(cut)
+            return
         yield from self._terminal()
 
     def _announced(self) -> bool:
@@ -138,17 +147,24 @@ class Unwinding:
         return self.scope.saga.state is SagaState.UNWINDING
 
     def _settle(self) -> Protocol[BaseException | None]:
-        saga = self.scope.saga
-        deadline = saga.engine.clock.monotonic() + saga.engine.timing.settle
-        for step in saga.in_flight_of(self.scope):
-            left = deadline - saga.engine.clock.monotonic()
-            cut: BaseException | None = yield StepEnded(step, max(left, 0.0))
-            if cut is not None:
-                return cut
-        return None
+        return (yield from in_hand.ended(self.scope.saga.in_flight_of(self.scope), self.scope.saga))
 
     def visit(self, step: Step) -> Protocol[BaseException | None]:
         """Undo one step, or say why not; return what cuts the whole unwinding short."""
+        mine = in_hand.InHand(self.scope)
+        cut = yield from in_hand.take(step, mine)
+        if cut is not None:
+            return cut
+        if step.hand is not mine:
+            self._list(self.report.unresolved, step, "it is being undone elsewhere")
+            self.halted = self.halted or f"unwinding halted at {step.tool.name}"
+            return None
+        try:
+            return (yield from self._visit(step))
+        finally:
+            mine.ended()
+
+    def _visit(self, step: Step) -> Protocol[BaseException | None]:
         if self.scope.saga.engine.timing.undo_stops and interrupts.asked_to_stop():
             return interrupts.Stopped("an end was asked for")
         _found_open(step)

@@ -1,0 +1,102 @@
+"""What goes on with a step or a scope while it is undone, and who waits for that.
+
+Rules of this part:
+
+- A boundary and a savepoint in it can be undone at the same time: by two tasks, or two threads. One
+  of them at a time has a step in hand; the other one waits, bounded, and looks at it afresh.
+- Whoever has a step in hand waits for nobody else who undoes.
+- Leaving a boundary, and the end of its undoing, wait for savepoints in it that are being undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from agent_saga.engine.requests import Protocol, StepEnded
+
+if TYPE_CHECKING:
+    from agent_saga.engine.saga import Saga
+    from agent_saga.engine.scope import Scope
+    from agent_saga.engine.step import Step
+
+
+class InHand:
+    """Something that goes on here, and that others may wait for.
+
+    Attributes:
+        scope: where.
+        in_flight: it goes on.
+        waiters: called when it has ended.
+    """
+
+    __slots__ = ("in_flight", "scope", "waiters")
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.in_flight = True
+        self.waiters: list[Callable[[], None]] | None = None
+
+    def ended(self) -> None:
+        """Note that it has ended, and wake everybody who waits for that."""
+        with self.scope.saga.lock:
+            self.in_flight = False
+            waiters, self.waiters = self.waiters, None
+        for wake in waiters or ():
+            wake()
+
+
+def undoing(scope: Scope) -> InHand:
+    """Note that a scope is being undone from now on, until what is returned has ended."""
+    mine = InHand(scope)
+    saga = scope.saga
+    with saga.lock:
+        saga.undoings = [*(one for one in saga.undoings if one.in_flight), mine]
+    return mine
+
+
+def undoings_in(scope: Scope) -> list[InHand]:
+    """Return what undoes savepoints inside a scope now."""
+    found = [one for one in scope.saga.undoings if one.in_flight and one.scope is not scope]
+    return [one for one in found if one.scope.within(scope)]
+
+
+def take(step: Step, mine: InHand) -> Protocol[BaseException | None]:
+    """Take a step in hand, and wait for that, bounded; return what cut the waiting short, or None.
+
+    Where the time is up somebody else has it still.
+    """
+    while (other := taken(step, mine)) is not None:
+        cut = yield from ended([other], step.scope.saga)
+        if cut is not None or other.in_flight:
+            return cut
+    return None
+
+
+def taken(step: Step, mine: InHand) -> InHand | None:
+    """Take a step in hand; return who has it where that is somebody else."""
+    with step.scope.saga.lock:
+        other = step.hand
+        if other is not None and other.in_flight:
+            return other
+        step.hand = mine
+        return None
+
+
+def ended(going: Sequence[Step | InHand], saga: Saga) -> Protocol[BaseException | None]:
+    """Wait, bounded, until all of these have ended; return what cut the waiting short, or None."""
+    clock = saga.engine.clock
+    deadline = clock.monotonic() + saga.engine.timing.settle
+    for one in going:
+        cut: BaseException | None = yield StepEnded(one, max(deadline - clock.monotonic(), 0.0))
+        if cut is not None:
+            return cut
+    return None
+
+
+def going_on(scope: Scope) -> Protocol[BaseException | None]:
+    """Wait, bounded, for what goes on in a scope: its steps, and what undoes savepoints in it."""
+    cut = yield from ended(scope.saga.in_flight_of(scope), scope.saga)
+    if cut is None:
+        cut = yield from ended(undoings_in(scope), scope.saga)
+    return cut
