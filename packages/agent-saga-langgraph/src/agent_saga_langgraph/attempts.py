@@ -10,11 +10,13 @@ Rules of this part, in this order:
    that is asked again gives other ids. Equal calls of one attempt are as many steps.
 4. If a graph inside the task has gone another way, it is the equal one that the same nodes led
    to, unless that graph went on from behind it.
-5. After a resume: an equal call recorded in a superstep that the graph has lost, with the same id
+5. In another try of what LangChain repeats (`with_retry`) it is the equal one that the same nodes
+   of an earlier try asked for, in order.
+6. After a resume: an equal call recorded in a superstep that the graph has lost, with the same id
    if there is one, else in order: its checkpoint was lost, or its state was edited.
    What was undone meanwhile is none of these: the call is a new step. That it was met again is
    kept before its result is given; see `met`.
-6. What an earlier, lost attempt did and the new one did not repeat is not passed over: the run
+7. What an earlier, lost attempt did and the new one did not repeat is not passed over: the run
    fails, and everything is undone. What a repeated task did not repeat is told.
 """
 
@@ -40,6 +42,7 @@ from agent_saga_langgraph import place as places
 from agent_saga_langgraph.equals import Equals
 from agent_saga_langgraph.place import Mark, Place
 from agent_saga_langgraph.wishes import Asked, History, Wish
+from agent_saga_langgraph.witness import tries
 
 if TYPE_CHECKING:
     from agent_saga.engine.saga import Saga
@@ -104,6 +107,7 @@ class Attempts:
         """
         place = places.here()
         if place is None:
+            _check_tries(saga, tool)
             return None
         with self._lock:
             equals, asked = self._equals(tool.name, mac.hex()), Asked(place, call or "", apart)
@@ -222,6 +226,7 @@ class Attempts:
             equals.first(equals.near(place.spot), place, call, is_again)
             or equals.first(equals.left, place, call, is_near)
             or equals.first(equals.left, place, call, is_lost)
+            or equals.tried(place, call, may_stand)
         )
 
     def _unsettled(self, saga: Saga, tool: Tool, mac: bytes, *, ours: bool) -> list[Step]:
@@ -291,6 +296,17 @@ class Attempts:
             if stands(step) and _is_left_out(wish, witness)
         ]
 
+    def left_waiting(self, saga: Saga, witness: Witness) -> list[str]:
+        """Return the tools of steps that stand in tasks of which a graph that waits knows nothing.
+
+        Arguments as for `not_repeated`.
+        """
+        return [
+            tool
+            for tool, wish, step in self._steps(saga)
+            if stands(step) and wish.seen and all(map(witness.was_left, wish.seen))
+        ]
+
     def _steps(self, saga: Saga) -> Iterator[tuple[str, Wish, Step]]:
         for (tool, _), wishes in tuple(self._wishes.items()):
             for wish in wishes:
@@ -300,6 +316,8 @@ class Attempts:
 
 
 def _is_left_out(wish: Wish, witness: Witness) -> bool:
+    if wish.tried and all(map(witness.was_tried_again, wish.tried)):
+        return True
     if wish.seen:
         return all(any(_is_replaced(turn) for turn in turns) for turns in wish.seen)
     for one in wish.spots:
@@ -310,6 +328,24 @@ def _is_left_out(wish: Wish, witness: Witness) -> bool:
         if level is None or level.step > task.done.begun.get(level.graph, level.step):
             return True
     return False
+
+
+def _check_tries(saga: Saga, tool: Tool) -> None:
+    """Refuse a call that a try before this one may have made, where no graph tells its place.
+
+    Raises:
+        ReplayConflict: so it is.
+    """
+    if tool.reversible or all(number == 1 for _, number in tries.get()):
+        return
+    called = [step for step in tuple(saga.steps.values()) if step.tool.name == tool.name]
+    if any(stands(step) and not step.keyed for step in called):
+        raise ReplayConflict(
+            f"{tool.name} was called in something that is tried again (with_retry), and what it "
+            "did before stands; nobody can tell whether it is repeated. It was not run.",
+            fix="Let each try be a boundary: saga_agent(…).with_retry(…); or make it a node of a "
+            "graph with a retry_policy.",
+        )
 
 
 def _is_replaced(turn: Turn) -> bool:

@@ -12,7 +12,8 @@ Rules of this part:
   the failure leaves the graph at once, past every handler that would make it text.
 - So does a halt: the run ends, whatever would hide it from the run.
 - A graph with a checkpointer whose run is no boundary does nothing inside a boundary of the
-  program: that one would not wait with it.
+  program: that one would not wait with it. Nor does one that a run's boundary was not shown, since
+  something (a function, a sequence, `with_retry`) is round it.
 - A question of the gate that waits for its answer interrupts the graph, before the effect.
 """
 
@@ -63,6 +64,21 @@ announced: contextvars.ContextVar[bool] = contextvars.ContextVar(
 _policy: contextvars.ContextVar[str] = contextvars.ContextVar(
     "agent_saga_langgraph_on_tool_failure", default=""
 )
+
+
+_blind: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "agent_saga_langgraph_blind", default=False
+)
+
+
+@contextlib.contextmanager
+def blind(is_blind: bool) -> Iterator[None]:
+    """Say whether the boundary of a run knows of no thread that it is on."""
+    token = _blind.set(is_blind)
+    try:
+        yield
+    finally:
+        _blind.reset(token)
 
 
 @contextlib.contextmanager
@@ -154,16 +170,8 @@ class Effect:
     def _invocation(self, scope: Scope, args: Sequence[Any], kwargs: dict[str, Any]) -> Invocation:
         saga, tool = scope.saga, self.tool.tool
         check_kit(self.tool, saga)
-        if not (_policy.get() or tool.reversible) and places.is_on_thread():
-            raise NoBoundary(
-                f"{tool.name} was called by a graph with a checkpointer, inside a boundary that "
-                "knows nothing of the graph's run; it did not run.",
-                rule="thread",
-                reason="the boundary would be committed while the graph waits, and the graph would "
-                "repeat the effect",
-                fix="Run the graph with saga_run(graph, …), or make it a saga_agent.",
-            )
         if not tool.reversible:
+            _check_known(tool.name)
             check_not_cached(tool.name)
         named = tool.form.named(args, kwargs)
         arguments = self._chosen(named)
@@ -213,6 +221,31 @@ class Effect:
                 "effect.",
                 tool.name,
             )
+
+
+def _check_known(tool: str) -> None:
+    """Refuse an effect of a graph with a checkpointer that the boundary round it does not know.
+
+    Raises:
+        NoBoundary: so it is.
+    """
+    if _policy.get():
+        place = places.here() if _blind.get() else None
+        is_unknown = place is not None and place.is_kept
+        fix = "Give saga_run the compiled graph itself, or make that a saga_agent, which whatever "
+        fix += "is round it may call."
+    else:
+        is_unknown = places.is_on_thread()
+        fix = "Run the graph with saga_run(graph, …), or make it a saga_agent."
+    if is_unknown:
+        raise NoBoundary(
+            f"{tool} was called by a graph with a checkpointer, inside a boundary that knows "
+            "nothing of the graph's run; it did not run.",
+            rule="thread",
+            reason="the boundary would be committed while the graph waits, and the graph would "
+            "repeat the effect",
+            fix=fix,
+        )
 
 
 def failure_question(error: BaseException) -> Protocol[BaseException | None] | None:

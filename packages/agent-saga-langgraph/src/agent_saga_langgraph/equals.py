@@ -37,7 +37,7 @@ class Line:
     def free(self, place: Place) -> Iterator[Wish]:
         """Yield those that no call of an attempt has asked for."""
         turns = place.turns if self._exact else place.turns[:-1]
-        attempt = tuple(turn.run for turn in turns)
+        attempt = (tuple(turn.run for turn in turns), place.tries)
         at, wishes = self._from.get(attempt, 0), self._wishes
         while at < len(wishes) and not wishes[at].is_free(place):
             at += 1
@@ -84,6 +84,19 @@ class Equals:
         same = (one for one in self.of_call(call) if one.is_free(place) and fits(one))
         found = next(same, None)
         return found or next((one for one in line.free(place) if fits(one)), None)
+
+    def tried(self, place: Place, call: str, fits: Callable[[Wish], bool]) -> Wish | None:
+        """Return the free one that an earlier try of what LangChain repeats asked for.
+
+        Args:
+            place: where is asked.
+            call: the model's id of the call, or an empty string.
+            fits: says which do.
+        """
+        if all(number == 1 for _, number in place.tries):
+            return None
+        wishes = (one for one in (*self.of_call(call), *self) if one.is_tried_again(place))
+        return next((one for one in wishes if one.is_free(place) and fits(one)), None)
 
     def add(self, wish: Wish) -> None:
         """Take in a wish, with all places where it was asked for."""

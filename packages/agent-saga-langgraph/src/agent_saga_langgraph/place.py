@@ -24,7 +24,17 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langgraph.runtime import ExecutionInfo, get_runtime
 
-from agent_saga_langgraph.witness import Task, Turn, inside, is_part, path, turns_at
+from agent_saga_langgraph.witness import (
+    CHECKPOINTER,
+    Task,
+    Tries,
+    Turn,
+    inside,
+    is_part,
+    path,
+    tries,
+    turns_at,
+)
 
 __all__ = [
     "Level",
@@ -94,11 +104,18 @@ class Place(NamedTuple):
         spot: as it is recorded.
         turns: the attempts that it is part of, outermost first.
         watched: these are known; else the attempts round the innermost graph are not.
+        tries: the runs round it, and which try of each it is in.
     """
 
     spot: Spot
     turns: tuple[Turn, ...]
     watched: bool = True
+    tries: Tries = ()
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the outermost graph can be gone on with."""
+        return self.turns[0].kept
 
 
 class Mark(NamedTuple):
@@ -145,7 +162,9 @@ def here() -> Place | None:
         above: Mapping[str, str] = (config.get("configurable") or {}).get("checkpoint_map") or {}
         known = above.get("") or (info.checkpoint_id if info is not None else "")
         seen[0].checkpoint = known
-    return Place(Spot(known, seen[0].task.name, _levels(seen)), seen, watched)
+    if len(seen) == 1:
+        seen[0].kept = has_checkpointer(config)
+    return Place(Spot(known, seen[0].task.name, _levels(seen)), seen, watched, tries.get())
 
 
 def _unwatched(
@@ -197,7 +216,7 @@ def has_checkpointer(config: RunnableConfig) -> bool:
 
 def checkpointer(config: RunnableConfig) -> Any:
     """Return the checkpointer of the graph that runs here; None where nobody can tell."""
-    return (config.get("configurable") or {}).get("__pregel_checkpointer")
+    return (config.get("configurable") or {}).get(CHECKPOINTER)
 
 
 def stores_on_the_way(config: RunnableConfig) -> bool:

@@ -4,6 +4,7 @@ Rules of this part:
 
 - A run inside another boundary is a savepoint of it. If it is one on a thread, its checkpoints name
   the saga that it is a part of; and it cannot wait, since that saga does not wait with it.
+- A run that stops at an interrupt and has no thread cannot be gone on with: it fails.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ from agent_saga_langgraph import threads
 from agent_saga_langgraph.asking import GraphAnswers, to_keep
 from agent_saga_langgraph.attempts import attempts_of
 from agent_saga_langgraph.called import stand_in
-from agent_saga_langgraph.effects import failing
+from agent_saga_langgraph.effects import blind, failing
 from agent_saga_langgraph.met import Notes
+from agent_saga_langgraph.place import here
 from agent_saga_langgraph.threads import INSIDE, LABEL, LOG, SAGA
 from agent_saga_langgraph.unseen import listening
 from agent_saga_langgraph.wishes import History
-from agent_saga_langgraph.witness import Witness, watched
+from agent_saga_langgraph.witness import Turn, Witness, seen_by, turns, watched
 
 ON_TOOL_FAILURE = ("continue", "rollback", "ask")
 ON_BRANCH = ("refuse", "keep")
@@ -131,6 +133,8 @@ class Plan:
         self._left = left
         self._not_repeated: list[str] = []
         self._witness: Witness | None = None
+        self._round: tuple[Turn, ...] = ()
+        self._stops = 0
         self.nested = nested
 
     @property
@@ -160,18 +164,24 @@ class Plan:
             attempts_of(_engines_saga(handle), self._history, self._notes)
         stand_in()
         with contextlib.ExitStack() as stack:
+            if not (self.nested and here() is not None):
+                stack.enter_context(blind(not self._thread))
             self._witness = stack.enter_context(watched())
+            self._round, self._stops = turns.get(), len(self._witness.stops)
             stack.enter_context(failing(self._on_tool_failure))
             stack.enter_context(listening(self._kit))
             if self._answers is not None:
                 stack.enter_context(answering(self._answers))
             yield
 
-    def configured(self, config: RunnableConfig | None) -> RunnableConfig | None:
-        """Return the run's configuration; its checkpoints will name the saga."""
+    def configured(self, config: RunnableConfig | None) -> RunnableConfig:
+        """Return the run's configuration; its checkpoints will name the saga.
+
+        A graph tells of its stops those handlers only that it is given.
+        """
+        given = seen_by(self._witness, config)
         if not self._thread:
-            return config
-        given = config or {}
+            return given
         owner = {INSIDE: self._inside} if self._inside else {SAGA: self._saga_id}
         metadata = {**(given.get("metadata") or {}), **owner, LOG: self._log}
         return {**given, "metadata": metadata}
@@ -187,6 +197,34 @@ class Plan:
         if not self._thread:
             return False
         return threads.stopped_early(await graph.aget_state(threads.latest_of(config)))
+
+    def check_stopped(self, handle: SagaHandle) -> None:
+        """See that no graph stopped at an interrupt with which the saga does not wait.
+
+        Raises:
+            NotSuspendable: the run has no thread, and stopped; or a graph stopped that the run
+                called on a thread of its own, in the midst of work that it will do again.
+        """
+        witness = self._witness
+        if witness is None:
+            return
+        if not self._thread and self._round in [at for _, at in witness.stops[self._stops :]]:
+            raise NotSuspendable(
+                "The graph stopped at an interrupt, and has no checkpointer that is known here: "
+                "nothing can go on with it; what the run did is undone.",
+                fix="Compile the graph with a checkpointer, name a thread_id, and give saga_run "
+                "the compiled graph itself.",
+            )
+        saga = _engines_saga(handle)
+        left = attempts_of(saga).left_waiting(saga, witness) if witness.stops else []
+        if left:
+            raise NotSuspendable(
+                f"A graph that was called inside the run waits, and called {', '.join(left)} in "
+                "work that it would do again when it is gone on with, in another saga; what the "
+                "run did is undone.",
+                fix="Make that graph a node of the outer one, which then waits with it; or let it "
+                "interrupt in a node of its own, behind its effects.",
+            )
 
     def suspend(self, handle: SagaHandle) -> None:
         """Leave the saga suspended, with the answers that it has.

@@ -7,6 +7,7 @@ Rules of this part:
 - A run that stops before its end (an interrupt, a breakpoint, a drain) is suspended: neither
   committed nor undone. The caller gets what the framework returns; going on with the thread goes
   on with the saga.
+- A run that stops there and has no checkpointer is undone: nothing can go on with it.
 - Inside another run a run is a savepoint of it; an interrupt passes through to the outer run.
   Inside any other boundary it is a savepoint, too, and an interrupt fails it: nobody would wait.
 - Where a run can be interrupted, a step whose inverse has no name is refused before its effect.
@@ -162,12 +163,14 @@ class Run:
 
         Raises:
             SuspendRequested: the graph waits.
-            NotSuspendable: it does, inside a boundary that cannot wait with it.
+            NotSuspendable: it does, inside a boundary that cannot wait with it; or it stopped, and
+                nothing can go on with it.
             ReplayConflict: a lost attempt did what this one did not repeat.
         """
         self._plan.look_back(saga)
         if waits:
             self._plan.suspend(saga)
+        self._plan.check_stopped(saga)
         self._plan.check_repeated(saga)
 
     def given(self, result: Any) -> Any:

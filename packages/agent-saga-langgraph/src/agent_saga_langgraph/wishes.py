@@ -14,9 +14,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_saga_langgraph.place import UNCLEAR, Level, Mark, Place, Spot, spot
+from agent_saga_langgraph.witness import tried_apart
 
 if TYPE_CHECKING:
-    from agent_saga_langgraph.witness import Turn
+    from agent_saga_langgraph.witness import Tries, Turn
 
 
 class History:
@@ -94,19 +95,22 @@ class Wish:
 
     Attributes:
         seen: the turns of each attempt of this process that asked for it.
+        tried: of each of them, which tries it was in.
     """
 
-    __slots__ = ("key", "mark", "seen", "spots")
+    __slots__ = ("key", "mark", "seen", "spots", "tried")
 
     def __init__(self, key: str, mark: Mark, spots: list[Spot]) -> None:
         self.key = key
         self.mark = mark
         self.spots = spots
         self.seen: list[tuple[Turn, ...]] = []
+        self.tried: list[Tries] = []
 
     def ask(self, place: Place) -> bool:
         """Note that it is asked for; say whether it had not been at this place."""
         self.seen.append(place.turns)
+        self.tried.append(place.tries)
         is_new = place.spot not in self.spots
         if is_new:
             self.spots.append(place.spot)
@@ -114,7 +118,16 @@ class Wish:
 
     def is_free(self, place: Place) -> bool:
         """Say whether no call of this attempt has asked for it."""
-        return not any(_same_attempt(turns, place.turns) for turns in self.seen)
+        return not any(
+            _same_attempt(turns, place.turns) and not tried_apart(tried, place.tries)
+            for turns, tried in zip(self.seen, self.tried, strict=True)
+        )
+
+    def is_tried_again(self, place: Place) -> bool:
+        """Say whether an earlier try of what is repeated round it led to it by the same nodes."""
+        return self.mark.spot.nodes == place.spot.nodes and any(
+            tried_apart(tried, place.tries) for tried in self.tried
+        )
 
     def is_copy(self, asked: Asked) -> bool:
         """Say whether it was asked for by a copy of one call of the model."""

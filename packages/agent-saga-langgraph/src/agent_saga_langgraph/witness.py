@@ -8,6 +8,8 @@ Rules of this part:
 
 - A *turn* is one attempt at one task. The turns round the running code stand in a context variable,
   outermost first; threads, tasks and graphs that are called inside inherit it.
+- What LangChain repeats (`with_retry`) has other runs each time, and the second one is told by its
+  tag. So of what runs are inside, each keeps whose child it is, and in which try.
 - The handler is there inside a boundary only, also where a program gives callbacks of its own.
 - It watches, and decides nothing.
 """
@@ -21,13 +23,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
+from langchain_core.callbacks import BaseCallbackManager
+from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langchain_core.tracers.context import register_configure_hook
-from langgraph.callbacks import GraphCallbackHandler, GraphResumeEvent
+from langgraph.callbacks import GraphCallbackHandler, GraphInterruptEvent, GraphResumeEvent
 
 _NODE = "graph:step:"
 """How the tag begins that LangGraph gives the run of a node, and nothing inside the node."""
 _PUSHED = "__pregel_push"
+CHECKPOINTER = "__pregel_checkpointer"
+"""Where LangGraph hands down its checkpointer; it is not promised."""
+_RETRY = "retry:attempt:"
+"""How the tag begins that LangChain gives what it runs again; the first try has none."""
+
+Tries = tuple[tuple[UUID, int], ...]
+"""The runs round the running code, outermost first, and which try of each it is in."""
 
 
 class Called(NamedTuple):
@@ -77,6 +88,7 @@ class Turn:
         called: the numbers of the tasks that it called and that were begun.
         calls: its calls of other tasks, by number, those included whose results were recorded.
         base: how many calls earlier turns had made; None when nobody knows.
+        kept: its graph has a checkpointer; noted of the outermost one.
     """
 
     __slots__ = (
@@ -88,6 +100,7 @@ class Turn:
         "first",
         "graph",
         "index",
+        "kept",
         "node",
         "number",
         "resumed",
@@ -117,6 +130,7 @@ class Turn:
         self.called: set[int] = set()
         self.calls: dict[int, Called] = {}
         self.base = task.calls
+        self.kept = False
 
     def call(self, called: Called) -> int | None:
         """Count a call of another task, and return its number; None when nobody knows it."""
@@ -150,12 +164,17 @@ turns: contextvars.ContextVar[tuple[Turn, ...]] = contextvars.ContextVar(
     "agent_saga_langgraph_turns", default=()
 )
 
+tries: contextvars.ContextVar[Tries] = contextvars.ContextVar(
+    "agent_saga_langgraph_tries", default=()
+)
+
 
 class Witness(GraphCallbackHandler):
     """Watches the tasks of graphs begin and end.
 
     Attributes:
         outermost: the tasks that no other one that was watched is round, by name.
+        stops: of each graph that stopped at an interrupt, its run and the turns round it.
     """
 
     run_inline = True
@@ -168,6 +187,9 @@ class Witness(GraphCallbackHandler):
         self._first: dict[object, int] = {}
         self._open: dict[UUID, tuple[Turn, ...]] = {}
         self._resumed: set[object] = set()
+        self._tries: dict[UUID, Tries] = {}
+        self._last: dict[UUID, int] = {}
+        self.stops: list[tuple[object, tuple[Turn, ...]]] = []
 
     def on_chain_start(
         self,
@@ -181,6 +203,7 @@ class Witness(GraphCallbackHandler):
         **kwargs: Any,
     ) -> None:
         """Note that a task was begun, or, inside one, where its graph stands."""
+        self._try(run_id, parent_run_id, tags or ())
         about: Mapping[str, Any] = metadata or {}
         name = about.get("langgraph_checkpoint_ns") or _namespace()
         if not name:
@@ -213,6 +236,32 @@ class Witness(GraphCallbackHandler):
         turn.resumed = graph in self._resumed
         return turn
 
+    def _try(self, run: UUID, parent: UUID | None, tags: Sequence[str]) -> None:
+        """Keep whose child a run is, and in which try."""
+        if parent is None:
+            self._tries[run] = ()
+        else:
+            above = self._tries.get(parent)
+            here = (parent, _number(tags))
+            if here[1] > 1:
+                self._last[parent] = here[1]
+            self._tries[run] = (*(tries.get() if above is None else above), here)
+        tries.set(self._tries[run])
+
+    def was_left(self, seen: Sequence[Turn]) -> bool:
+        """Say whether a task was left when its graph stopped, inside a task of another graph."""
+        stopped = {graph for graph, within in self.stops if within}
+        return any(turn.graph in stopped and turn.task.done is None for turn in seen)
+
+    def was_tried_again(self, tried: Tries) -> bool:
+        """Say whether a call was made in a try that was not the last one."""
+        return any(self._last.get(run, number) > number for run, number in tried)
+
+    def on_interrupt(self, event: GraphInterruptEvent) -> None:
+        """Note that a graph stopped, and gave that to its caller as its result."""
+        within = self._open.get(event.run_id, ()) if event.run_id is not None else ()
+        self.stops.append((event.run_id, within))
+
     def on_resume(self, event: GraphResumeEvent) -> None:
         """Note that a graph goes on from a checkpoint; said before any of its tasks is begun."""
         self._resumed.add(event.run_id)
@@ -229,8 +278,21 @@ class Witness(GraphCallbackHandler):
 
     def _closed(self, run_id: UUID) -> tuple[Turn, ...]:
         self._first.pop(run_id, None)
+        self._tries.pop(run_id, None)
         self._resumed.discard(run_id)
         return self._open.pop(run_id, ())
+
+
+def _number(tags: Sequence[str]) -> int:
+    """Return which try of something a run is."""
+    numbers = (tag.removeprefix(_RETRY) for tag in tags if tag.startswith(_RETRY))
+    return next((int(number) for number in numbers if number.isdigit()), 1)
+
+
+def tried_apart(one: Tries, other: Tries) -> bool:
+    """Say whether two calls were made in different tries of something that was repeated."""
+    numbers = dict(one)
+    return any(numbers.get(run, number) != number for run, number in other)
 
 
 def turns_at(name: str) -> tuple[Turn, ...]:
@@ -249,6 +311,7 @@ def _note_checkpoint(open_turns: tuple[Turn, ...]) -> None:
     turn = open_turns[0]
     if not turn.checkpoint and len(open_turns) == 1:
         configurable: Mapping[str, Any] = ensure_config().get("configurable") or {}
+        turn.kept = configurable.get(CHECKPOINTER) is not None
         turn.checkpoint = str((configurable.get("checkpoint_map") or {}).get("") or "")
 
 
@@ -285,12 +348,27 @@ def watched() -> Iterator[Witness]:
     within = turns_at(name)
     if name and not within:  # the node round the boundary was begun before anybody watched
         within = (Turn(Task(name), uuid4()),)
-    token, before = _watching.set(witness), turns.set(within)
+    token, before, tried = _watching.set(witness), turns.set(within), tries.set(tries.get())
     try:
         yield witness
     finally:
+        tries.reset(tried)
         turns.reset(before)
         _watching.reset(token)
+
+
+def seen_by(witness: Witness | None, config: RunnableConfig | None) -> RunnableConfig:
+    """Return a configuration whose callbacks, or those of the code round it, have a witness too."""
+    given: RunnableConfig = config or {}
+    if witness is None:
+        return given
+    callbacks = given.get("callbacks") or ensure_config().get("callbacks")
+    if isinstance(callbacks, BaseCallbackManager):
+        found = callbacks.copy()
+        if witness not in found.handlers:
+            found.add_handler(witness, inherit=True)
+        return {**given, "callbacks": found}
+    return {**given, "callbacks": [*(callbacks or ()), witness]}
 
 
 def _namespace() -> str:

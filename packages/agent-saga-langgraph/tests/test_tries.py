@@ -1,0 +1,162 @@
+"""What LangChain itself tries again (`with_retry`) repeats no effect, wherever it stands."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+from typing import Annotated, TypedDict
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langgraph.graph import START, StateGraph
+from scripted import Scripted, call
+
+from agent_saga import SagaAborted
+from agent_saga.errors import ReplayConflict
+from agent_saga_langgraph import (
+    last_report,
+    safe_tool,
+    saga_agent,
+    saga_run,
+    saga_run_sync,
+    wrap_tool,
+)
+
+GO = {"log": []}
+PROMPT = {"messages": [("user", "go on")]}
+AGAIN = {"stop_after_attempt": 4, "wait_exponential_jitter": False}
+
+
+class State(TypedDict):
+    log: Annotated[list, operator.add]
+
+
+class Desk:
+    """Books what it is told to, and fails behind it, twice."""
+
+    def __init__(self, shop):
+        self.shop, self.runs = shop, 0
+        self.tool = safe_tool(
+            shop.book.func, compensate=shop.cancel.using(effect="$.id"), kit=shop.kit
+        )
+
+    def book(self, item):
+        return self.tool.invoke({"item": item})["id"]
+
+    def fail(self, state=None):
+        self.runs += 1
+        if self.runs < 3:
+            raise ConnectionError("a later line")
+        return {"log": []}
+
+    def node(self, state):
+        booked = [self.book("seat")]
+        self.fail()
+        return {"log": booked}
+
+    async def anode(self, state):
+        booked = [(await self.tool.ainvoke({"item": "seat"}))["id"]]
+        self.fail()
+        return {"log": booked}
+
+    def chain(self, *nodes):
+        builder = StateGraph(State)
+        names = [str(number) for number in range(len(nodes))]
+        for before, name, node in zip([START, *names], names, nodes, strict=False):
+            builder.add_node(name, node)
+            builder.add_edge(before, name)
+        return builder.compile()
+
+    def run(self, graph, *, on_a_loop=False):
+        if on_a_loop:
+            return asyncio.run(saga_run(graph, GO, kit=self.shop.kit))
+        return saga_run_sync(graph, GO, kit=self.shop.kit)
+
+
+@pytest.fixture
+def desk(shop):
+    return Desk(shop)
+
+
+@pytest.mark.guarantee("LANGGRAPH-1")
+@pytest.mark.parametrize("on_a_loop", [False, True])
+def test_a_node_that_is_tried_again_repeats_nothing(desk, on_a_loop):
+    node = RunnableLambda(desk.anode if on_a_loop else desk.node).with_retry(**AGAIN)
+    assert desk.run(desk.chain(node), on_a_loop=on_a_loop)["log"] == [1]
+    assert desk.runs == 3
+    desk.shop.world.assert_applied_once("seat")
+
+
+@pytest.mark.guarantee("LANGGRAPH-1")
+@pytest.mark.parametrize("where", ["the node", "in a node", "outermost", "in a sequence"])
+def test_a_graph_that_is_tried_again_repeats_nothing(desk, where):
+    inner = desk.chain(lambda _: {"log": [desk.book("seat")]}, desk.fail)
+    again = inner.with_retry(**AGAIN)
+    graph = {
+        "the node": lambda: desk.chain(again),
+        "in a node": lambda: desk.chain(lambda _: again.invoke(GO)),
+        "outermost": lambda: again,
+        "in a sequence": lambda: RunnablePassthrough() | again,
+    }[where]()
+    assert desk.run(graph)["log"] == [1]
+    assert desk.runs == 3
+    desk.shop.world.assert_applied_once("seat")
+
+
+def test_equal_calls_before_within_and_behind_it_are_each_an_effect(desk):
+    def node(state):
+        before = desk.book("seat")
+        within = RunnableLambda(desk.node).with_retry(**AGAIN).invoke(state)["log"]
+        return {"log": [before, *within, desk.book("seat")]}
+
+    assert desk.run(desk.chain(node))["log"] == [1, 2, 3]
+    assert desk.shop.world.applications() == 3
+
+
+def test_what_runs_in_turn_is_no_other_try(desk):
+    book = RunnableLambda(lambda state: [*state, desk.book("seat")])
+    node = RunnableLambda(lambda _: []) | book | book | (lambda booked: {"log": booked})
+    assert desk.run(desk.chain(node))["log"] == [1, 2]
+
+
+def test_an_agent_that_a_model_s_error_has_tried_again_books_once(shop):
+    turns = [[call("book", item="seat")], RuntimeError("no"), [call("book", item="seat")], "done"]
+    booked = wrap_tool(shop.book, compensate=shop.cancel.using(effect="$.id"), kit=shop.kit)
+    agent = create_agent(Scripted(script=turns), [booked])
+    result = saga_run_sync(agent.with_retry(**AGAIN), PROMPT, kit=shop.kit)
+    assert result["messages"][-1].text == "done"
+    shop.world.assert_applied_once("seat")
+
+
+def test_what_the_last_try_did_not_repeat_is_told(desk):
+    def node(state):
+        booked = [desk.book(f"seat {desk.runs}")]
+        desk.fail()
+        return {"log": booked}
+
+    desk.run(desk.chain(RunnableLambda(node).with_retry(**AGAIN)))
+    desk.shop.world.assert_stands("seat 0", "seat 1", "seat 2")
+    assert sum("did not repeat" in note for note in last_report().notes) == 2
+
+
+def test_each_try_of_an_agent_with_boundaries_is_a_boundary(shop):
+    turns = [[call("book", item="seat")], RuntimeError("no"), [call("book", item="seat")], "done"]
+    agent = saga_agent(
+        create_agent(Scripted(script=turns), shop.tools), shop.kit, tools=shop.declared
+    )
+    assert agent.with_retry(**AGAIN).invoke(PROMPT)["messages"][-1].text == "done"
+    assert len(shop.world.undone()) == 1
+    shop.world.assert_stands("seat")
+
+
+@pytest.mark.guarantee("LANGGRAPH-20")
+@pytest.mark.parametrize("within", ["itself", "a sequence"])
+def test_where_no_graph_tells_the_place_nothing_is_tried_again(desk, within):
+    again = RunnableLambda(desk.node).with_retry(**AGAIN)
+    with pytest.raises(SagaAborted) as failed:
+        desk.run(again if within == "itself" else RunnablePassthrough() | again)
+    assert isinstance(failed.value.cause, ReplayConflict)
+    assert failed.value.report.clean
+    assert desk.shop.world.applications() == 1
+    desk.shop.world.assert_restored()
