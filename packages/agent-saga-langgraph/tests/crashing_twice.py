@@ -1,16 +1,20 @@
 """A graph whose nodes ask for the same, and whose process dies; run by `test_met_again`.
 
-python crashing_twice.py FOLDER WAY DIES LOSES
+python crashing_twice.py FOLDER WAY DIES HOW
+
+How: "keeps" its checkpoints, "loses" them before they are stored, or "forgets" what it has stored.
 """
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import os
 import sys
 from pathlib import Path
 from typing import Annotated, TypedDict
 
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 
@@ -90,6 +94,12 @@ def opened(folder, kind=SqliteSaver):
     return kind.from_conn_string(str(Path(folder, "checkpoints.sqlite")))
 
 
+def of_process(folder, how):
+    if how == "forgets":
+        return contextlib.nullcontext(InMemorySaver())
+    return opened(folder, Forgetful if how == "loses" else SqliteSaver)
+
+
 if __name__ == "__main__":
-    with opened(sys.argv[1], Forgetful if sys.argv[4] == "loses" else SqliteSaver) as saver:
+    with of_process(sys.argv[1], sys.argv[4]) as saver:
         Twice(*sys.argv[1:4]).run(saver)

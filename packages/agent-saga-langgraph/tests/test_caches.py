@@ -168,3 +168,64 @@ def test_an_effect_in_a_task_that_may_be_kept_is_warned_of(shop, book, caplog, m
     with caplog.at_level(logging.WARNING):
         saga_run_sync(workflow, {}, kit=shop.kit)
     assert "has a cache" in caplog.text
+
+
+@pytest.mark.guarantee("LANGGRAPH-3")
+@pytest.mark.parametrize("on_a_loop", [False, True])
+@pytest.mark.parametrize("inside", ["it", "a subgraph", "a graph that it makes", "a task"])
+def test_nor_from_one_of_a_graph_whose_run_is_no_boundary(shop, book, inside, on_a_loop):
+    def pay(state):
+        return {"log": [book.invoke({"item": "seat"})["id"]]}
+
+    async def apay(state):
+        return {"log": [(await book.ainvoke({"item": "seat"}))["id"]]}
+
+    plain = StateGraph(State).add_node("pay", apay if on_a_loop else pay).add_edge(START, "pay")
+
+    def made(state):
+        return plain.compile().invoke(state)
+
+    async def amade(state):
+        return await plain.compile().ainvoke(state)
+
+    if inside == "a task":
+        stage = task(apay if on_a_loop else pay, cache_policy=CachePolicy())
+
+        @entrypoint(cache=InMemoryCache())
+        def workflow(given):
+            return stage(given).result()
+
+        @entrypoint(cache=InMemoryCache())
+        async def aworkflow(given):
+            return await stage(given)
+
+        graph = aworkflow if on_a_loop else workflow
+    else:
+        nodes = {
+            "it": apay if on_a_loop else pay,
+            "a subgraph": plain.compile(),
+            "a graph that it makes": amade if on_a_loop else made,
+        }
+        graph = cached(nodes[inside])
+
+    async def run():
+        async with shop.kit.transaction():
+            await graph.ainvoke({"log": []})
+
+    with pytest.raises(SagaAborted, match="cache policy"):
+        if on_a_loop:
+            asyncio.run(run())
+        else:
+            with shop.kit.transaction():
+                graph.invoke({"log": []})
+    shop.world.assert_untouched()
+
+
+def test_there_a_node_beside_it_and_a_policy_without_a_cache_keep_nothing(shop, book):
+    pay = lambda _: {"log": [book.invoke({"item": "seat"})["id"]]}  # noqa: E731
+    builder = StateGraph(State).add_node("read", lambda _: {}, cache_policy=CachePolicy())
+    builder.add_node("pay", pay).add_edge(START, "read").add_edge("read", "pay")
+    with shop.kit.transaction():
+        builder.compile(cache=InMemoryCache()).invoke({"log": []})
+        cached(pay, cache=False).invoke({"log": []})
+    assert shop.world.applications() == 2

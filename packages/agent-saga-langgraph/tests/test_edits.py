@@ -14,13 +14,24 @@ from langgraph.types import Command, interrupt
 from scripted import Scripted, call
 
 from agent_saga import SagaAborted
-from agent_saga.errors import ReplayConflict
-from agent_saga_langgraph import SagaToolNode, last_report, safe_tool, saga_agent, saga_run_sync
+from agent_saga.errors import BranchRefused, ReplayConflict
+from agent_saga_langgraph import (
+    SagaToolNode,
+    last_report,
+    rollback_to_sync,
+    safe_tool,
+    saga_agent,
+    saga_run_sync,
+)
 
 PROMPT = {"messages": [("user", "go on")]}
 YES = Command(resume="yes")
 THREAD = {"configurable": {"thread_id": "1"}}
 WAITS = [call("book", "c1", item="seat"), call("ask", "c2", question="shall I?")]
+
+
+class Log(TypedDict):
+    log: Annotated[list, operator.add]
 
 
 class Waiting:
@@ -169,4 +180,79 @@ def test_what_an_edit_that_ends_the_graph_keeps_stands(shop, branches):
     branches.update_state(THREAD, None, as_node="__end__")
     assert saga_run_sync(branches, None, THREAD, kit=shop.kit) == {"log": [1]}
     assert last_report().clean
+    shop.world.assert_applied_once("seat")
+
+
+# --- an edit that goes back -----------------------------------------------------------------------
+
+
+class Trip:
+    """Books, asks, and goes round once more if the answer is "again"."""
+
+    def __init__(self, shop):
+        self.kit = shop.kit
+        cancel = shop.cancel.using(effect="$.id")
+        tool = safe_tool(shop.book.func, compensate=cancel, kit=shop.kit)
+        builder = StateGraph(Log)
+        builder.add_node("plan", lambda _: {"log": ["plan"]})
+        builder.add_node("pay", lambda _: {"log": [tool.invoke({"item": "seat"})["id"]]})
+        builder.add_node("ask", lambda _: {"log": [interrupt("go on?")]})
+        builder.add_edge(START, "plan").add_edge("plan", "pay").add_edge("pay", "ask")
+        builder.add_conditional_edges(
+            "ask", lambda state: "pay" if state["log"][-1] == "again" else "__end__"
+        )
+        self.graph = builder.compile(checkpointer=InMemorySaver())
+
+    def run(self, given, **options):
+        return saga_run_sync(self.graph, given, THREAD, kit=self.kit, **options)
+
+    def edit(self, said, node):
+        self.graph.update_state(THREAD, {"log": [said]}, as_node=node)
+
+
+@pytest.mark.guarantee("LANGGRAPH-7")
+@pytest.mark.parametrize("node", ["__start__", "plan"])
+def test_an_edit_that_goes_back_before_an_effect_is_refused(shop, node):
+    trip = Trip(shop)
+    trip.run({"log": []})
+    trip.edit("from the start", node)
+    with pytest.raises(BranchRefused, match=r"edited(.|\n)*seat"):
+        trip.run(None)
+    shop.world.assert_applied_once("seat")
+    *_, oldest = (s for s in trip.graph.get_state_history(THREAD) if s.next == ("plan",))
+    rollback_to_sync(trip.graph, oldest.config, kit=shop.kit)
+    shop.world.assert_restored()
+    trip.run(None)
+    assert trip.run(Command(resume="done"))["log"][-1] == "done"
+    shop.world.assert_stands("seat")
+
+
+def test_what_an_edit_goes_back_to_may_be_kept_and_is_told(shop):
+    trip = Trip(shop)
+    trip.run({"log": []})
+    trip.edit("from the start", "__start__")
+    trip.run(None, on_branch="keep")
+    assert any("seat" in note for note in last_report().notes)
+    trip.run(Command(resume="done"))
+    shop.world.assert_stands("seat", "seat")
+    assert last_report().outcome == "COMMITTED"
+
+
+def test_an_answer_that_is_given_by_an_edit_may_go_round(shop):
+    trip = Trip(shop)
+    trip.run({"log": []})
+    trip.edit("again", "ask")
+    trip.run(None)
+    trip.edit("done", "ask")
+    trip.run(None)
+    assert trip.graph.get_state(THREAD).values["log"] == ["plan", 1, "again", 2, "done"]
+    shop.world.assert_stands("seat", "seat")
+
+
+def test_an_edit_beside_what_waits_goes_nowhere(shop):
+    trip = Trip(shop)
+    trip.run({"log": []})
+    trip.edit("a remark", "pay")
+    trip.run(None)
+    trip.run(Command(resume="done"))
     shop.world.assert_applied_once("seat")

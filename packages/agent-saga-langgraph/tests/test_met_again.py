@@ -20,9 +20,13 @@ from agent_saga_langgraph import met
 PROGRAM = Path(__file__).with_name("crashing_twice.py")
 
 
-def dies(folder, way, where, *, loses):
-    command = [sys.executable, str(PROGRAM), str(folder), way, where, "loses" if loses else "keeps"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+def ends(folder, way, where, how):
+    command = [sys.executable, str(PROGRAM), str(folder), way, where, how]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+
+
+def dies(folder, way, where, how):
+    done = ends(folder, way, where, how)
     assert done.returncode == 9, done.stderr
 
 
@@ -46,8 +50,8 @@ def goes_on(folder, way):
     ],
 )
 def test_nothing_is_repeated_and_nothing_is_lost(tmp_path, way, first, second):
-    dies(tmp_path, way, first, loses=True)
-    dies(tmp_path, way, second, loses=False)
+    dies(tmp_path, way, first, "loses")
+    dies(tmp_path, way, second, "keeps")
     log, shop = goes_on(tmp_path, way)
     assert len(set(log)) == 2
     shop.world.assert_stands("box", "box")
@@ -55,19 +59,32 @@ def test_nothing_is_repeated_and_nothing_is_lost(tmp_path, way, first, second):
 
 
 @pytest.mark.crash
-def test_nor_if_the_second_process_loses_its_checkpoints_too(tmp_path):
-    way = "nodes"
-    dies(tmp_path, way, "after first", loses=True)
-    dies(tmp_path, way, "after second", loses=True)
-    dies(tmp_path, way, "before second", loses=False)
+@pytest.mark.parametrize(
+    ("way", "how"), [("nodes", "loses"), ("nodes", "forgets"), ("boundary", "forgets")]
+)
+def test_nor_if_the_second_process_loses_its_checkpoints_too(tmp_path, way, how):
+    dies(tmp_path, way, "after first", how)
+    dies(tmp_path, way, "after second", how)
+    dies(tmp_path, way, "before second", "keeps")
     log, shop = goes_on(tmp_path, way)
+    assert len(set(log)) == 2
+    assert shop.world.applications() == 2
+
+
+@pytest.mark.guarantee("LANGGRAPH-14")
+@pytest.mark.crash
+def test_a_boundary_whose_checkpoint_does_not_come_does_nothing_and_the_thread_goes_on(tmp_path):
+    dies(tmp_path, "boundary", "after first", "loses")
+    done = ends(tmp_path, "boundary", "after second", "loses")
+    assert "BranchRefused" in done.stderr
+    log, shop = goes_on(tmp_path, "boundary")
     assert len(set(log)) == 2
     assert shop.world.applications() == 2
 
 
 @pytest.mark.crash
 def test_what_is_kept_goes_when_its_saga_has_ended(tmp_path):
-    dies(tmp_path, "nodes", "after first", loses=True)
+    dies(tmp_path, "nodes", "after first", "loses")
     _, shop = goes_on(tmp_path, "nodes")
     store = shop.kit.runtime.store
     [(_, kept)] = store.scan("langgraph-met/")

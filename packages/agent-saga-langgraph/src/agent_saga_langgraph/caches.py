@@ -10,6 +10,9 @@ Rules of this part:
   So a run is handed a cache in the place of all others: it keeps what the graphs that are known
   keep, and nothing else. LangGraph takes it from a key of its configuration that is not promised;
   tests see to it.
+- A graph whose run is no boundary, inside one of the program, has its caches. There the running
+  task itself says whether its result is kept, under a key that is not promised either; what tasks
+  are round it is noted when something is called in them.
 - Where calls of tasks cannot be noted (see `called`), an effect in one is warned of.
 """
 
@@ -18,11 +21,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
 from langgraph.cache.base import BaseCache, FullKey, Namespace
 from langgraph.pregel import Pregel
 from langgraph.pregel.protocol import PregelProtocol
@@ -34,6 +39,7 @@ from agent_saga_langgraph.witness import Turn
 log = logging.getLogger("agent_saga.langgraph")
 _warned: set[str] = set()
 _KEY: Final = "__pregel_cache"
+_CALL: Final = "__pregel_call"
 _TASKS: Final = ""
 
 
@@ -51,6 +57,8 @@ class Cached(NamedTuple):
 
 _NOTHING = Cached()
 _cached: ContextVar[Cached] = ContextVar("agent_saga_langgraph_cached", default=_NOTHING)
+
+_within: ContextVar[tuple[str, ...]] = ContextVar("agent_saga_langgraph_kept", default=())
 
 
 @contextlib.contextmanager
@@ -150,15 +158,39 @@ def _name(namespace: Namespace) -> str:
     return namespace[2] if len(namespace) > 2 else _TASKS
 
 
-def check_not_cached(tool: str) -> None:
+def note_kept() -> None:
+    """Note, for what is called in the running task, that its result is kept; see above."""
+    name = _kept_task()
+    if name is not None and name not in _within.get():
+        _within.set((*_within.get(), name))
+
+
+def _kept_task() -> str | None:
+    """Return the running task's name, if LangGraph keeps its result."""
+    call = (ensure_config().get("configurable") or {}).get(_CALL)
+    given = getattr(call, "args", ())
+    task = given[0]() if given and isinstance(given[0], weakref.ref) else None
+    if getattr(task, "cache_key", None) is None:
+        return None
+    loop = getattr(getattr(call, "keywords", {}).get("schedule_task"), "__self__", None)
+    return str(task.name) if getattr(loop, "cache", _CALL) is not None else None
+
+
+def check_not_cached(tool: str, *, known: bool) -> None:
     """Refuse a call whose result, or whose node's, would be given again from a cache.
 
     Args:
         tool: the tool's name; it is no read.
+        known: the run is a boundary, or part of one, that knows the caches of its graph.
 
     Raises:
         ConfigurationError: so it is.
     """
+    if not known:
+        note_kept()
+        if _within.get():
+            raise _refused(tool, "node", _within.get()[0])
+        return
     cached = _cached.get()
     place = here() if cached.caches else None
     if place is None:
@@ -166,13 +198,7 @@ def check_not_cached(tool: str) -> None:
     kept = [turn.node for turn in place.turns if turn.node in cached.caches]
     called, unknown = _called(place.turns, every=cached.every)
     if kept or called:
-        raise ConfigurationError(
-            f"{tool} was called in the {'node' if kept else 'task'} {[*kept, *called][0]!r}, which "
-            "has a cache policy; it did not run. Its result would be given again after the effect "
-            "was undone, and in other runs without any effect.",
-            fix=f"Take the cache policy off that {'node' if kept else 'task'}, or the call out of "
-            "it.",
-        )
+        raise _refused(tool, "node" if kept else "task", [*kept, *called][0])
     if unknown and tool not in _warned:
         _warned.add(tool)
         log.warning(
@@ -180,6 +206,15 @@ def check_not_cached(tool: str) -> None:
             "its result is given again after the effect was undone. (Said once.)",
             tool,
         )
+
+
+def _refused(tool: str, kind: str, name: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{tool} was called in the {kind} {name!r}, which has a cache policy; it did not run. Its "
+        "result would be given again after the effect was undone, and in other runs without any "
+        "effect.",
+        fix=f"Take the cache policy off that {kind}, or the call out of it.",
+    )
 
 
 def _called(turns: Sequence[Turn], *, every: bool) -> tuple[list[str], bool]:

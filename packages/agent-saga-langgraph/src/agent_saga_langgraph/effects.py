@@ -172,7 +172,7 @@ class Effect:
         check_kit(self.tool, saga)
         if not tool.reversible:
             _check_known(tool.name)
-            check_not_cached(tool.name)
+            check_not_cached(tool.name, known=bool(_policy.get()))
         named = tool.form.named(args, kwargs)
         arguments = self._chosen(named)
         fingerprint = mac(saga.salt, arguments)

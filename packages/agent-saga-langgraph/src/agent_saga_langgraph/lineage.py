@@ -88,7 +88,7 @@ class Lineage:
         """Say where a step stands; `UNPLACED` when its checkpoint does not tell."""
         if saga.id in self._programs and self._own_scopes(step.scope) is None:
             return Side.ELSEWHERE
-        checkpoint = self._checkpoint(step, saga)
+        checkpoint = self.checkpoint(step, saga)
         if checkpoint in self.done:
             return Side.BEFORE
         if checkpoint and checkpoint == self.target:
@@ -116,9 +116,9 @@ class Lineage:
         scopes = self._own_scopes(step.scope)
         if scopes is None or any(scope.state not in _PART for scope in scopes):
             return False
-        return self._checkpoint(step, step.scope.saga) in self.done
+        return self.checkpoint(step, step.scope.saga) in self.done
 
-    def _checkpoint(self, step: Step, saga: Saga) -> str:
+    def checkpoint(self, step: Step, saga: Saga) -> str:
         """Return the checkpoint that a step's superstep began with, or an empty string.
 
         A node that goes on with what a new input dropped has it at its own.

@@ -106,12 +106,20 @@ def _on_thread(thread: Thread, graph: str, given: Any, asked: Asked, inside: str
     lineage = Lineage(thread, node_sagas.checkpoints_of(recorded, thread.id))
     if inside:
         owners.check_free(thread, recorded, resuming=resuming)
-        travel.check_begin(thread, lineage, recorded, graph, on_branch=asked.on_branch)
+        travel.check_begin(
+            thread, lineage, recorded, graph, on_branch=asked.on_branch, resuming=resuming
+        )
         log = logs.mark_of(recorded)
         return Plan(asked, given, thread=thread.id, nested=True, inside=inside, log=log)
     saga = asked.key or _saga_on(thread, graph, recorded, resuming=resuming)
     left = travel.check_begin(
-        thread, lineage, recorded, graph, on_branch=asked.on_branch, named=asked.key
+        thread,
+        lineage,
+        recorded,
+        graph,
+        on_branch=asked.on_branch,
+        named=asked.key,
+        resuming=resuming,
     )
     awaits = recorded.awaits(saga)
     answers = GraphAnswers(awaits)

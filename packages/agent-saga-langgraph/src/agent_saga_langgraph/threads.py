@@ -166,6 +166,36 @@ class Thread:
         known = {checkpoint_of(snapshot.config) for snapshot in self.line}
         return History(done, known - dropped, told, *kept)
 
+    def gone_back(self) -> frozenset[str]:
+        """Return the checkpoints of the line that an edit by hand has gone back to before.
+
+        An edit in the place of a node that did not wait (`as_node=`) makes other nodes come next.
+        If one of them is on the line, it and what came after it will be done again.
+        """
+        line, again = self.line, set[str]()
+        edits = list(itertools.takewhile(by_hand, line))
+        for edit, edited in itertools.pairwise(line[: len(edits) + 1]):
+            again |= jumped(edited, edit)
+        again &= set(line[0].next) if line else set()
+        passed = list[str]()
+        for snapshot in line[len(edits) :]:
+            passed.append(checkpoint_of(snapshot.config))
+            if not again.isdisjoint(task.name for task in snapshot.tasks):
+                return frozenset(passed)
+        return frozenset()
+
+
+def jumped(edited: StateSnapshot, edit: StateSnapshot) -> set[str]:
+    """Return the nodes that come next since an edit was made in the place of one that did not wait.
+
+    LangGraph keeps what is written in the place of a node as the result of one of its tasks.
+    """
+    tasks = edited.tasks
+    stopped = {task.name for task in tasks if task.interrupts} or {task.name for task in tasks}
+    if any(task.result is not None and task.name in stopped for task in tasks):
+        return set()
+    return set(edit.next) - {task.name for task in tasks}
+
 
 def is_told(task: PregelTask, snapshot: StateSnapshot) -> bool:
     """Say whether a state that was edited holds what a task had written, and will not repeat it."""

@@ -4,7 +4,8 @@ Rules of this part:
 
 - A graph's checkpoint is no more than a note; the world does not go back with it. So a run may
   begin at an earlier checkpoint only when no effect stands that came after it: such effects would
-  stand beside the branch, or happen again. They are listed, and `rollback_to` undoes them.
+  stand beside the branch, or happen again. They are listed, and `rollback_to` undoes them. An edit
+  by hand that makes an earlier node come next goes back as well.
 - `rollback_to` undoes exactly the steps that did not lead to its target, latest first, in every
   saga of the thread; then it copies the target, so that the thread goes on from there.
 - What cannot be undone, and what nobody can place, is refused before anything is undone.
@@ -79,6 +80,7 @@ def check_begin(
     *,
     on_branch: str,
     named: str | None = None,
+    resuming: bool = False,
 ) -> list[str]:
     """See that a run may begin where it is asked to; return the effects that it leaves standing.
 
@@ -89,9 +91,11 @@ def check_begin(
         graph: what tells the graph from others.
         on_branch: "refuse", or "keep" to let effects of other branches stand.
         named: the id that the caller gave the saga, which says that the thread's own is over.
+        resuming: the run goes on with what waits.
 
     Raises:
-        BranchRefused: effects that came after that checkpoint stand.
+        BranchRefused: effects stand that came after that checkpoint, or after what an edit by hand
+            went back to.
         SagaClosed: the checkpoint tells of effects that were undone.
     """
     continued = thread.saga
@@ -103,8 +107,11 @@ def check_begin(
     sagas = [(found, log.rebuilt(found)) for found in known]
     if named is None:
         _check_missing(thread, lineage, sagas)
+    again = _gone_back(thread, lineage, sagas) if resuming and named is None else []
+    if again and on_branch != "keep":
+        raise _branch_refused(thread, again, "The state was edited so that the run goes back on")
     if not thread.branched:
-        return []
+        return again
     older = thread.latest is not thread.snapshots[0]
     goes_on = "" if older or continued is None else identity.saga_id_of(continued)
     left = []
@@ -113,8 +120,18 @@ def check_begin(
         steps = [s for s in found.view.steps if _is_left(found, saga, s, lineage, own=own)]
         left += Part(found, saga, steps).names()
     if left and (on_branch != "keep" or _still_open(continued, log)):
-        raise _branch_refused(thread, left)
-    return left
+        raise _branch_refused(thread, left, "The run would begin at an earlier point of")
+    return [*again, *(name for name in left if name not in again)]
+
+
+def _gone_back(thread: Thread, lineage: Lineage, sagas: Iterable[tuple[Found, Saga]]) -> list[str]:
+    """Return the effects that stand, and that an edit by hand makes happen again."""
+    passed, again = thread.gone_back(), []
+    for found, saga in sagas if passed else ():
+        steps = [step for step in found.view.steps if stands(found, step)]
+        steps = [step for step in steps if lineage.checkpoint(saga.steps[step], saga) in passed]
+        again += Part(found, saga, steps).names()
+    return again
 
 
 def _is_left(found: Found, saga: Saga, step: str, lineage: Lineage, *, own: bool) -> bool:
@@ -133,10 +150,10 @@ def _still_open(saga: str | None, log: Recorded) -> bool:
     return saga is not None and log.state(saga) in _GOES_ON
 
 
-def _branch_refused(thread: Thread, left: list[str]) -> BranchRefused:
+def _branch_refused(thread: Thread, left: list[str], what: str) -> BranchRefused:
     listed = "".join(f"\n  - {name}" for name in left)
     return BranchRefused(
-        f"The run would begin at an earlier point of thread {thread.id!r}; these effects came "
+        f"{what} thread {thread.id!r}; these effects came "
         f"after it, and would stand beside it or happen again:{listed}",
         rule="branch",
         reason="effects of another branch stand",

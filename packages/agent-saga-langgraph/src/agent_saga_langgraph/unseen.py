@@ -29,6 +29,7 @@ from agent_saga.engine.boundary import current_scope
 from agent_saga.errors import UndeclaredTool
 from agent_saga.kit.frameworks.declarations import from_policy
 from agent_saga.observe.correlation import STEP_ID
+from agent_saga_langgraph.caches import note_kept
 from agent_saga_langgraph.effects import ToolFailed, announced
 
 if TYPE_CHECKING:
@@ -46,12 +47,21 @@ class Listener(BaseCallbackHandler):
     """
 
     raise_error = run_inline = True
-    ignore_llm = ignore_chat_model = ignore_chain = ignore_retriever = True
+    ignore_llm = ignore_chat_model = ignore_retriever = True
     ignore_retry = ignore_custom_event = True
 
     def __init__(self, kit: AgentKit | None = None, *, everywhere: bool = False) -> None:
         self._kit = kit
         self._everywhere = everywhere
+
+    @property
+    def ignore_chain(self) -> bool:
+        """Whether nothing need be known of caches: outside boundaries, and where a run knows."""
+        return self._everywhere or current_scope.get() is None
+
+    def on_chain_start(self, *args: Any, **about: Any) -> None:
+        """Note whether what is called here is called in a task whose result is kept."""
+        note_kept()
 
     def on_tool_start(self, serialized: dict[str, Any], input_str: str, **about: Any) -> None:
         """Refuse a call that no wrapper announced.
