@@ -16,9 +16,11 @@ from tools import forks
 
 folder = sys.argv[1]
 forks.load(["agent-saga-core/tests/engine/test_names.py"])
+del sys.modules["pytest_timeout"]
+import pytest_timeout  # as what a file imports of a package that has a plugin, too
 loaded = [name for name in ("pytest", "msgspec", "agent_saga.kit") if name in sys.modules]
 codes = [
-    forks.run(["-q", "-p", "no:cacheprovider", *more])[0]
+    forks.run(["-q", "-c", "pyproject.toml", "-p", "no:cacheprovider", *more])[0]
     for more in (
         [folder + "/test_green.py"],
         [folder + "/test_red.py"],

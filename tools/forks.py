@@ -36,6 +36,8 @@ BROKEN = 3
 """pytest's own code for an error of its own."""
 
 _FORKS = hasattr(os, "fork")
+_LOADED_EARLY = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+"""What is loaded before pytest starts has its plain asserts; pytest would say so."""
 
 
 def load(files: Sequence[str]) -> None:
@@ -102,7 +104,7 @@ def _pytest(arguments: Sequence[str]) -> int:
     import pytest  # noqa: PLC0415 - only the process that runs it needs it
 
     try:
-        return int(pytest.main([*arguments]))
+        return int(pytest.main([*_LOADED_EARLY, *arguments]))
     except BaseException:
         traceback.print_exc()
         return BROKEN

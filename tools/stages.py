@@ -3,7 +3,10 @@
 Rules of this part:
 
 - nox says which sessions there are and what they do; here they are only started and counted.
+- What carries the tag `long` starts first: a long stage that starts last runs on by itself.
 - What carries the tag `alone` measures, or is a walk of its own: it runs last, with no other stage.
+- One stage more than there are processors runs at a time, up to four: a third of what tests take is
+  waiting, for a disk, for another process, for something that must not happen.
 - A stage that overruns its bound is ended with all its processes and has failed.
 - A stage that fails without a failing test counts as one failure: the sum is never better than
   the stages.
@@ -13,6 +16,7 @@ Rules of this part:
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import time
@@ -25,6 +29,9 @@ from tools import processes, results
 if TYPE_CHECKING:
     from pathlib import Path
 
+JOBS = min(4, (os.cpu_count() or 1) + 1)
+"""How many stages run at a time."""
+
 _LOG_LINES = 400
 
 
@@ -36,11 +43,13 @@ class Stage:
         name: as nox lists it.
         python: the version that it needs; None for the one that runs nox.
         alone: it runs while no other stage does.
+        long: it takes many minutes.
     """
 
     name: str
     python: str | None
     alone: bool = False
+    long: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,7 @@ class Runner:
         self._processes = processes.Group(bound)
 
     def stages(self, tag: str) -> list[Stage]:
-        """Return the sessions that carry a tag, in the noxfile's order."""
+        """Return the sessions that carry a tag: the long ones, the others, those that run alone."""
         listed = subprocess.run(
             [*self._nox, "--list", "--json", "--tags", tag],
             env=self._environ,
@@ -87,10 +96,11 @@ class Runner:
             stdin=subprocess.DEVNULL,
             text=True,
         )
-        return [
-            Stage(item["session"], item["python"], "alone" in item["tags"])
+        found = [
+            Stage(item["session"], item["python"], "alone" in item["tags"], "long" in item["tags"])
             for item in json.loads(listed.stdout)
         ]
+        return sorted(found, key=lambda stage: (stage.alone, not stage.long))
 
     def run(self, stages: list[Stage], jobs: int) -> list[Outcome]:
         """Run the stages and tell about each when it ends.
