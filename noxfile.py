@@ -4,8 +4,9 @@ Rules of this part:
 
 - This file is the one truth; `run.py`, `tox.ini` and continuous integration only call it. How a
   session installs and runs pytest is in `tools/sessions.py`, the wheels are in `tools/wheels.py`.
-- The tag `ci` marks what every change must pass, the tag `full` the whole matrix; the tag `alone`
-  what must not share the machine with another session.
+- The tag `ci` marks what every change must pass, the tag `full` the whole matrix; the tag `long`
+  what takes longest, and starts first; the tag `alone` what must not share the machine with another
+  session.
 - Every environment is installed under `constraints/`, and holds one agent framework at most: what
   frameworks require may conflict. See `tools/places.py`; a session that needs them all is made
   once for each place.
@@ -46,6 +47,7 @@ from tools.wheels import tested_alone
 
 PACKAGES = list(places.packages())
 PLACES = [places.SHARED, *FRAMEWORKS]
+GUARDED = list(dict.fromkeys(entry.place for entry in guarantees.load().values()))
 PYTHONS = list(interpreters.SUPPORTED)
 PEERS = {
     "larzstate": "larzstate==0.1.0",
@@ -65,7 +67,7 @@ for _setting in ("UV_CONSTRAINT", "UV_BUILD_CONSTRAINT", "PIP_CONSTRAINT"):
     os.environ.setdefault(_setting, str(places.constraints(places.SHARED)))
 
 
-@nox.session(tags=["full"])
+@nox.session(tags=["full", "long"])
 @nox.parametrize("python", PYTHONS, ids=PYTHONS, tags=[["ci"] for _ in PYTHONS[:-1]] + [[]])
 def tests(session: nox.Session) -> None:
     """The core's tests, on every supported Python; the random and killing ones on the oldest.
@@ -77,7 +79,7 @@ def tests(session: nox.Session) -> None:
     pytest(session, *([tests_of(CORE)] if session.python == PYTHONS[0] else chosen(CORE)))
 
 
-@nox.session(tags=["ci"])
+@nox.session(tags=["ci", "long"])
 @nox.parametrize("package", PACKAGES[1:], ids=names(PACKAGES[1:]))
 def packages(session: nox.Session, package: str) -> None:
     """Each other package's tests, on one Python; a framework's pages and examples, too."""
@@ -196,7 +198,7 @@ def examples(session: nox.Session) -> None:
 
 
 @nox.session(tags=["ci", "full"])
-@nox.parametrize("place", PLACES, ids=names(PLACES))
+@nox.parametrize("place", GUARDED, ids=names(GUARDED))
 def guards(session: nox.Session, place: str) -> None:
     """Take out each guarantee's guard: its tests must fail."""
     own = [entry.id for entry in guarantees.load().values() if entry.place == place]
@@ -208,7 +210,7 @@ def guards(session: nox.Session, place: str) -> None:
     session.run("python", "-m", "tools.guards", *wanted, env=environ)
 
 
-@nox.session(tags=["full"], reuse_venv=False)
+@nox.session(tags=["full", "long"], reuse_venv=False)
 @nox.parametrize("python", PYTHONS, ids=PYTHONS, tags=[[] for _ in PYTHONS[:-1]] + [["ci"]])
 def wheels(session: nox.Session) -> None:
     """Build everything, install the wheels alone, test them with the source out of reach.

@@ -34,7 +34,7 @@ from pathlib import Path
 from tools import environment, interpreters, results, stages
 
 ROOT = environment.ROOT
-BOUND_SECONDS = 1200.0
+BOUND_SECONDS = 1800.0
 FULL_BOUND_SECONDS = 5400.0
 
 
@@ -117,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     testing = commands.add_parser("test", help="run everything that a change must pass")
     testing.add_argument("stage", nargs="*", help="only the stages whose name begins so")
     testing.add_argument("--full", action="store_true", help="run the whole matrix")
-    testing.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
+    testing.add_argument("--jobs", type=int, default=stages.JOBS, help="stages at a time")
     testing.add_argument(
         "--all-pythons",
         action="store_true",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import shutil
 import subprocess
@@ -213,3 +214,14 @@ def test_stages_that_run_alone_run_last_and_by_themselves(tmp_path, monkeypatch)
     listed = [stages.Stage("bench", None, alone=True), stages.Stage("lint", None)]
     runner.run(listed, 2)
     assert seen == [("lint", 1), ("bench", 1)]
+
+
+def test_long_stages_start_first_and_those_that_run_alone_last(tmp_path, monkeypatch):
+    listed = [
+        {"session": name, "python": None, "tags": ["ci", *tags]}
+        for name, tags in {"bench": ["alone"], "lint": [], "tests": ["long"], "docs": []}.items()
+    ]
+    done = subprocess.CompletedProcess([], 0, json.dumps(listed))
+    monkeypatch.setattr(stages.subprocess, "run", lambda *_args, **_how: done)
+    runner = stages.Runner(Path(sys.executable), tree.ROOT, tmp_path, {}, 60)
+    assert [stage.name for stage in runner.stages("ci")] == ["tests", "lint", "docs", "bench"]
