@@ -1,7 +1,4 @@
-"""A flow that dies where it is told to; run by its test in processes of their own.
-
-python crashing.py FOLDER FLOW_ID DIES_AT [FEEDBACK]
-"""
+"""A flow that dies where it is told to; run by its test in processes of their own."""
 
 from __future__ import annotations
 
@@ -114,7 +111,6 @@ class Trips:
         return saga_run_sync(flow, {"id": flow_id}, kit=self.kit, resume=resume)
 
 
-if __name__ == "__main__":
-    place, flow_id, dies, *said = sys.argv[1:]
-    trips = Trips(Path(place), dies)
-    trips.run(flow_id, resume=said[0] if said else None, feedback=bool(said))
+def main(folder, flow_id, dies_at, said=None):
+    """Run a flow, or go on with it with what a human said, until it dies."""
+    Trips(folder, dies_at).run(flow_id, resume=said, feedback=said is not None)

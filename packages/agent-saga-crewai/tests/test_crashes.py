@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
+import crashing
 import pytest
 from crashing import Trips
 from crewai.flow.async_feedback import HumanFeedbackPending
@@ -14,16 +12,16 @@ from crewai.flow.async_feedback import HumanFeedbackPending
 from agent_saga import RecoveryDaemon
 from agent_saga_crewai import last_report
 from agent_saga_testing.integration.driver import QUICK
+from agent_saga_testing.kits.forks import run_forked
 
 pytestmark = pytest.mark.crash
 
 
 def killed(folder, *arguments):
     """Run the flow in a process that dies on the way."""
-    program = str(Path(__file__).with_name("crashing.py"))
-    command = [sys.executable, program, str(folder), "trip", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    with pytest.raises(ChildProcessError) as died:
+        run_forked(crashing.main, folder, "trip", *arguments)
+    assert died.value.args[-1] == -signal.SIGKILL
 
 
 def test_a_killed_flow_is_begun_again_under_its_id_and_repeats_no_effect(tmp_path):

@@ -1,7 +1,4 @@
-"""An agent that kills its process after its first effect; run by `test_crashes`.
-
-python crashing.py FOLDER DURABILITY THINK
-"""
+"""An agent that kills its process after its first effect; run by `test_crashes`."""
 
 from __future__ import annotations
 
@@ -62,7 +59,7 @@ def saved(folder):
     return SqliteSaver.from_conn_string(str(Path(folder, "checkpoints.sqlite")))
 
 
-if __name__ == "__main__":
-    with saved(sys.argv[1]) as saver:
-        run = agent(sys.argv[1], saver, think=float(sys.argv[3]))
-        run.invoke(PROMPT, THREAD, durability=sys.argv[2])
+def main(folder, durability, think):
+    """Run the agent until it dies; `think` is for how long its model does so before."""
+    with saved(folder) as saver:
+        agent(folder, saver, think=think).invoke(PROMPT, THREAD, durability=durability)

@@ -1,7 +1,5 @@
 """A graph of three effects that kills its process in one of its nodes, once; run by `test_crashes`.
 
-python crashing_graph.py FOLDER DURABILITY NODE WHEN SHAPE
-
 The shape is "chain", a node for each effect; "turn", one node that calls all three tools; "asked",
 one that is asked to by a model, which gives new ids each time; or "inside", one that runs a chain.
 """
@@ -108,5 +106,6 @@ class Trip:
             return saga_run_sync(graph, given, THREAD, kit=self.kit, durability=durability)
 
 
-if __name__ == "__main__":
-    Trip(sys.argv[1], *sys.argv[3:]).run({"log": []}, sys.argv[2])
+def main(folder, durability, node, when, shape):
+    """Run the graph until it dies."""
+    Trip(folder, node, when, shape).run({"log": []}, durability)

@@ -1,8 +1,7 @@
 """A graph whose nodes ask for the same, and whose process dies; run by `test_met_again`.
 
-python crashing_twice.py FOLDER WAY DIES HOW
-
-How: "keeps" its checkpoints, "loses" them before they are stored, or "forgets" what it has stored.
+Its process "keeps" its checkpoints, "loses" them before they are stored, or "forgets" what it has
+stored.
 """
 
 from __future__ import annotations
@@ -100,6 +99,7 @@ def of_process(folder, how):
     return opened(folder, Forgetful if how == "loses" else SqliteSaver)
 
 
-if __name__ == "__main__":
-    with of_process(sys.argv[1], sys.argv[4]) as saver:
-        Twice(*sys.argv[1:4]).run(saver)
+def main(folder, way, where, how):
+    """Run the graph until it dies."""
+    with of_process(folder, how) as saver:
+        Twice(folder, way, where).run(saver)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from pathlib import Path
+import signal
 
 import crashing
 import crashing_graph
@@ -15,15 +13,20 @@ from agent_saga import RecoveryDaemon, SagaAborted
 from agent_saga.errors import ReplayConflict, SagaClosed
 from agent_saga_langgraph import last_report
 from agent_saga_testing.integration.driver import QUICK
+from agent_saga_testing.kits.forks import run_forked
 from agent_saga_testing.world import World
 
 pytestmark = pytest.mark.crash
 
 
-def killed(folder, durability, think="0.3"):
-    command = [sys.executable, str(Path(crashing.__file__)), str(folder), durability, think]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode < 0, done.stderr
+def dies(program, *arguments):
+    with pytest.raises(ChildProcessError) as died:
+        run_forked(program, *arguments)
+    assert died.value.args[-1] == -signal.SIGKILL
+
+
+def killed(folder, durability, think=0.3):
+    dies(crashing.main, folder, durability, think)
     world = World(folder / "world.sqlite")
     world.assert_applied_once("seat", "room")
     return world
@@ -34,7 +37,7 @@ def given(run):
     return None if run.get_state(crashing.THREAD).tasks else crashing.PROMPT
 
 
-@pytest.mark.parametrize("think", ["0", "0.3"])
+@pytest.mark.parametrize("think", [0, 0.3])
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 def test_a_killed_run_is_gone_on_with_and_repeats_no_effect(durability, think, tmp_path):
     world = killed(tmp_path, durability, think)
@@ -47,7 +50,7 @@ def test_a_killed_run_is_gone_on_with_and_repeats_no_effect(durability, think, t
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 def test_an_input_that_is_delivered_again_after_a_kill_repeats_no_effect(durability, tmp_path):
-    world = killed(tmp_path, durability, "0")
+    world = killed(tmp_path, durability, 0)
     with crashing.saved(tmp_path) as saver:
         crashing.agent(tmp_path, saver).invoke(crashing.PROMPT, crashing.THREAD)
     assert last_report().outcome == "COMMITTED"
@@ -96,10 +99,7 @@ PLACES = [("chain", name) for name in crashing_graph.NODES if FULL or name == "r
 def test_a_kill_in_any_node_repeats_no_effect_when_the_thread_goes_on(
     durability, shape, node, when, tmp_path
 ):
-    file = str(Path(crashing_graph.__file__))
-    command = [sys.executable, file, str(tmp_path), durability, node, when, shape]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode < 0, done.stderr
+    dies(crashing_graph.main, tmp_path, durability, node, when, shape)
     trip = crashing_graph.Trip(tmp_path, shape=shape)
     assert trip.run(None, durability)["log"] == crashing_graph.NODES
     assert last_report().outcome == "COMMITTED"

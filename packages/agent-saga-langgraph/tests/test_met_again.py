@@ -6,28 +6,21 @@ again in another superstep, and dies as well; the third one goes on. The world c
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
+import crashing_twice
 import pytest
 from crashing_twice import Twice, opened
 
+from agent_saga.errors import BranchRefused
 from agent_saga.kit.frameworks.recorded import Recorded
 from agent_saga.plugins.registry import process_handlers
 from agent_saga_langgraph import met
-
-PROGRAM = Path(__file__).with_name("crashing_twice.py")
-
-
-def ends(folder, way, where, how):
-    command = [sys.executable, str(PROGRAM), str(folder), way, where, how]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+from agent_saga_testing.kits.forks import run_forked
 
 
-def dies(folder, way, where, how):
-    done = ends(folder, way, where, how)
-    assert done.returncode == 9, done.stderr
+def dies(*how):
+    with pytest.raises(ChildProcessError) as died:
+        run_forked(crashing_twice.main, *how)
+    assert died.value.args[-1] == 9
 
 
 def goes_on(folder, way):
@@ -75,8 +68,8 @@ def test_nor_if_the_second_process_loses_its_checkpoints_too(tmp_path, way, how)
 @pytest.mark.crash
 def test_a_boundary_whose_checkpoint_does_not_come_does_nothing_and_the_thread_goes_on(tmp_path):
     dies(tmp_path, "boundary", "after first", "loses")
-    done = ends(tmp_path, "boundary", "after second", "loses")
-    assert "BranchRefused" in done.stderr
+    with pytest.raises(BranchRefused):
+        run_forked(crashing_twice.main, tmp_path, "boundary", "after second", "loses")
     log, shop = goes_on(tmp_path, "boundary")
     assert len(set(log)) == 2
     assert shop.world.applications() == 2

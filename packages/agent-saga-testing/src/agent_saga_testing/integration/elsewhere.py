@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib.util
 import inspect
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from agent_saga import PreFlightGate
 from agent_saga_testing.integration.driver import AgentDriver, Call, CaseTool, Ended, Options, Turn
 from agent_saga_testing.integration.tools import Tools
-from agent_saga_testing.kits.processes import Process
+from agent_saga_testing.kits.forks import run_forked
 
 __all__ = ["agent_of", "book", "run_and_die", "run_elsewhere"]
 
@@ -22,8 +24,8 @@ def run_elsewhere(
     driver: type[AgentDriver], folder: Path, script: Sequence[Turn], **options: Any
 ) -> Ended:
     """Run a resumable agent in another process, which then ends; options as `driver.Options`."""
-    with Process(_run, *_reference(driver), folder, script, options) as process:
-        return Ended(*process.answer())
+    made = _reference(driver)
+    return Ended(*run_forked(_run, *made, folder, script, options, load=(_module, made[0])))
 
 
 def run_and_die(driver: type[AgentDriver], folder: Path, script: Sequence[Turn]) -> None:
@@ -32,11 +34,11 @@ def run_and_die(driver: type[AgentDriver], folder: Path, script: Sequence[Turn])
     Raises:
         AssertionError: it did not die.
     """
-    with Process(_run, *_reference(driver), folder, script, {}) as process:
-        try:
-            answer = process.answer()
-        except ChildProcessError:
-            return
+    made = _reference(driver)
+    try:
+        answer = run_forked(_run, *made, folder, script, {}, load=(_module, made[0]))
+    except ChildProcessError:
+        return
     raise AssertionError(f"The process lived, and answered {answer!r}.")
 
 
@@ -55,15 +57,21 @@ def _reference(driver: type[AgentDriver]) -> tuple[str, str]:
 def _run(
     file: str, name: str, folder: Path, script: Sequence[Turn], options: dict[str, Any]
 ) -> tuple[str, bool]:
+    driver: AgentDriver = getattr(_module(file), name)(folder)
+    ended = asyncio.run(driver.run(agent_of(driver, Tools(folder), script, **options)))
+    return ended.text, ended.waits
+
+
+@functools.cache
+def _module(file: str) -> ModuleType:
+    """Return the module of a driver, which loads its framework."""
     spec = importlib.util.spec_from_file_location("agent_saga_driver", file)
     if spec is None or spec.loader is None:
         raise ImportError(f"{file} cannot be loaded.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
-    driver: AgentDriver = getattr(module, name)(folder)
-    ended = asyncio.run(driver.run(agent_of(driver, Tools(folder), script, **options)))
-    return ended.text, ended.waits
+    return module
 
 
 def book(*items: str) -> list[Call]:
