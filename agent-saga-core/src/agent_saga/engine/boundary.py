@@ -31,7 +31,7 @@ from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.loops import refuse_blocking
 from agent_saga.engine.options import BoundaryOptions
 from agent_saga.engine.quitting import ending_behind
-from agent_saga.engine.releasing import forked, give_up, release
+from agent_saga.engine.releasing import forked, give_up, hand_back_left, release
 from agent_saga.engine.requests import first_of
 from agent_saga.engine.saga import Saga
 from agent_saga.engine.scope import Scope
@@ -114,6 +114,7 @@ class Boundary:
         options = self.options
         outer = self._outer()
         if outer is None or options.detached:
+            hand_back_left(self.engine.wal)
             saga = self.given or Saga(self.engine, options.name, options.labels, is_async=is_async)
             saga.root.is_async = is_async
             saga.suspendable = options.suspendable

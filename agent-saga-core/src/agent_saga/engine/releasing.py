@@ -1,23 +1,52 @@
 """Giving a saga up to recovery, where nothing in this process will finish it.
 
-That it was released is recorded if the log still takes records and the saga is not fenced; else
-recovery finds it when this process has died.
+Rules of this part:
+
+- That it was released is recorded if the log still takes records and the saga is not fenced.
+- Where that fails, as when the disk or the descriptors are used up for a while, nobody else may act
+  on the saga while this process lives. It is remembered, and recorded before the next saga of this
+  process, or by the next pass of a recovery daemon in it. Else recovery finds it when this process
+  has died.
+- A record that was appended is not appended again: whether it reached the disk is waited for only.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 from agent_saga.domain.lifecycle import SagaState
 from agent_saga.domain.records import Ev
-from agent_saga.engine import journal
-from agent_saga.errors import AgentSagaError, SagaForked, WALError
+from agent_saga.errors import AgentSagaError, SagaForked
 from agent_saga.observe.logger import logger
+from agent_saga.wal.encoding import masked
 
 if TYPE_CHECKING:
     from agent_saga.engine.scope import Scope
+    from agent_saga.wal.base import BaseWAL
 
 log = logger("agent_saga.engine")
+
+
+class _Left(NamedTuple):
+    """A saga that could not be handed back.
+
+    Attributes:
+        writer: the writer that owns it; a forked child has another one.
+        epoch: the epoch in which it does.
+        cause: why it was given up.
+        appended: its record was, and may not have reached the disk.
+    """
+
+    writer: str
+    epoch: int
+    cause: str
+    appended: bool = False
+
+
+_left: Final[WeakKeyDictionary[BaseWAL, dict[str, _Left]]] = WeakKeyDictionary()
+_lock: Final = threading.Lock()
 
 
 def release(scope: Scope, cause: str) -> None:
@@ -27,13 +56,60 @@ def release(scope: Scope, cause: str) -> None:
     saga.released = True
     if saga.state not in (SagaState.RUNNING, SagaState.UNWINDING):
         return
+    if saga.begun:
+        hand_back(saga.engine.wal, saga.id, saga.epoch, cause)
+
+
+def hand_back(wal: BaseWAL, saga: str, epoch: int, cause: str) -> None:
+    """Record that a saga of this process was released; what cannot be recorded is tried again.
+
+    Args:
+        wal: the log, whose writer owns the saga.
+        saga: its id.
+        epoch: the epoch in which this process owns it.
+        cause: why it is given up.
+    """
+    trouble = _recorded(wal, saga, _Left(wal.writer, epoch, cause))
+    if trouble is not None:
+        log.warning("that saga %s was released could not be recorded: %s", saga, trouble)
+
+
+def hand_back_left(wal: BaseWAL) -> None:
+    """Try again to hand back what could not be handed back before."""
+    for saga, left in list(_left.get(wal, {}).items()):
+        if left.writer == wal.writer:
+            _recorded(wal, saga, left)
+        else:
+            _forget(wal, saga)
+
+
+def is_left(wal: BaseWAL, saga: str) -> bool:
+    """Say whether a saga that this process owns could not be handed back yet."""
+    left = _left.get(wal, {}).get(saga)
+    return left is not None and left.writer == wal.writer
+
+
+def _recorded(wal: BaseWAL, saga: str, left: _Left) -> Exception | None:
+    """Record a release, or remember it and return why it could not be recorded."""
     try:
-        saga.engine.wal.check_fence(saga.id, saga.epoch)
-        journal.saga_event(saga, Ev.SAGA_RELEASED, cause=cause)
-        saga.engine.wal.drain()
-        saga.engine.wal.start_sync()
-    except (WALError, AgentSagaError) as trouble:
-        log.warning("that saga %s was released could not be recorded: %s", saga.id, trouble)
+        if not left.appended:
+            wal.check_fence(saga, left.epoch)
+            payload, _ = masked({"cause": left.cause})
+            wal.append(Ev.SAGA_RELEASED, saga=saga, epoch=left.epoch, payload=payload)
+            left = left._replace(appended=True)
+        wal.drain()
+        wal.start_sync()
+    except (AgentSagaError, OSError) as trouble:
+        with _lock:
+            _left.setdefault(wal, {})[saga] = left
+        return trouble
+    _forget(wal, saga)
+    return None
+
+
+def _forget(wal: BaseWAL, saga: str) -> None:
+    with _lock:
+        _left.get(wal, {}).pop(saga, None)
 
 
 def forked(scope: Scope) -> bool:

@@ -34,6 +34,7 @@ from agent_saga.domain.commands import told_command
 from agent_saga.domain.lifecycle import SagaState
 from agent_saga.domain.records import Ev
 from agent_saga.engine import interrupts
+from agent_saga.engine.releasing import hand_back, is_left
 from agent_saga.errors import AgentSagaError, ClaimRefused
 from agent_saga.observe.logger import logger
 from agent_saga.recovery.calls import running_calls
@@ -54,6 +55,8 @@ __all__ = [
     "check_claimable",
     "claimed",
     "give_back",
+    "left_in_hand",
+    "let_go",
     "let_wait",
 ]
 
@@ -127,7 +130,7 @@ def claimed(
             yield Claimed(found, epoch)
             interrupts.raise_kept()
         except BaseException:
-            _let_go(place, saga, epoch)
+            let_go(place, saga, epoch)
             raise
 
 
@@ -207,7 +210,25 @@ def _found(place: Place, saga: str) -> Found:
     return found
 
 
-def _let_go(place: Place, saga: str, epoch: int) -> None:
+def left_in_hand(place: Place, found: Found) -> bool:
+    """Say whether this process owns a saga, and nothing in it acts on the saga any more.
+
+    So it is when it could not be finished, and that it was released could not be recorded.
+    """
+    if is_left(place.wal, found.id):
+        return True
+    claim = None
+    for record in found.effective.records:
+        if record.event == Ev.SAGA_CLAIM:
+            claim = record
+        elif record.event == Ev.SAGA_RESUMED:
+            claim = None  # its program goes on with it
+    with _lock:
+        mine = claim is not None and claim.writer == place.wal.writer
+        return mine and found.id not in _claiming
+
+
+def let_go(place: Place, saga: str, epoch: int) -> None:
     """Release a claimed saga that this process will not act on any more."""
     try:
         place.wal.drain()
@@ -218,13 +239,10 @@ def _let_go(place: Place, saga: str, epoch: int) -> None:
         if found.view.state not in OWNED:
             withdraw(place, saga, epoch)
             return
-        place.wal.check_fence(saga, epoch)
-        payload, _ = masked({"cause": "what claimed it could not go on"})
-        place.wal.append(Ev.SAGA_RELEASED, saga=saga, epoch=epoch, payload=payload)
-        place.wal.drain()
-        place.wal.start_sync()
     except (AgentSagaError, OSError):
-        log.warning("that saga %s was released could not be recorded", saga, exc_info=True)
+        log.warning("whether saga %s is still in hand could not be read", saga, exc_info=True)
+        return
+    hand_back(place.wal, saga, epoch, "what claimed it could not go on")
 
 
 def _check_calls_ended(place: Place, found: Found, proved_dead: str) -> None:

@@ -11,6 +11,8 @@ Rules of this part:
   on `settle_after` counts. For a released saga it counts from the pass that saw it first.
 - What could not be finished is tried again later and later, also by a daemon that was started
   again: the log tells how often one died over a saga. A person is told once.
+- What an earlier pass of this process could neither finish nor hand back, as on a disk that failed
+  for a while, is handed back by the next one; until then no pass is clean.
 - Nothing is kept of sagas that are settled.
 - Where it is asked not to act without them, a saga of which inverses are not registered here waits,
   told by name and reason, until a daemon has them; the others go on.
@@ -24,10 +26,11 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.engine import interrupts
+from agent_saga.engine.releasing import hand_back_left
 from agent_saga.errors import AgentSagaError
 from agent_saga.observe.logger import logger
 from agent_saga.recovery.calls import (
@@ -37,7 +40,7 @@ from agent_saga.recovery.calls import (
     takeovers,
 )
 from agent_saga.recovery.cases import case_of, is_case
-from agent_saga.recovery.claim import OWNED, Place
+from agent_saga.recovery.claim import OWNED, Place, left_in_hand, let_go
 from agent_saga.recovery.hold import forget, held, hold_text
 from agent_saga.recovery.notices import Notices
 from agent_saga.recovery.pauses import pause_after
@@ -60,6 +63,10 @@ from agent_saga.recovery.survey import Found, Survey, survey
 from agent_saga.wal.takeover import dead_writer, dead_writers
 
 log = logger("agent_saga.recovery")
+
+LEFT_BEHIND: Final = (
+    "this process could neither finish it nor hand it back before; the next pass tries again"
+)
 
 
 class Result(NamedTuple):
@@ -173,6 +180,7 @@ class Daemon:
             WALError: the directory as a whole is no log that can be read.
         """
         before = self._stops
+        hand_back_left(self._place().wal)
         self._dead = dead_writers(self.path, known=self._dead)
         found = survey(self.path, dead=self._dead, keep=True)
         untold = self._proofs.add_vanished(self.path, found)
@@ -257,7 +265,7 @@ class Daemon:
         name = found.view.name
         since = self._owner_dead_since(found)
         if since is None:
-            return Recovered(found.id, name, LIVE, "its process lives")
+            return self._living(found)
         found = self._proofs.proved(self.path, found)
         left_alone = self._left_alone(found)
         if left_alone is not None:
@@ -275,6 +283,14 @@ class Daemon:
         if found.view.held_for is not None and done.outcome != ELSEWHERE:
             forget(place.store, found.id)
         return done
+
+    def _living(self, found: Found) -> Recovered:
+        """Say what becomes of a saga whose owner lives; give up what this process left behind."""
+        place = self._place()
+        if not left_in_hand(place, found):
+            return Recovered(found.id, found.view.name, LIVE, "its process lives")
+        let_go(place, found.id, found.effective.epoch)
+        return Recovered(found.id, found.view.name, FAILED, LEFT_BEHIND)
 
     def _left_alone(self, found: Found) -> Recovered | None:
         """Say why nothing is tried at a saga whose owner is dead; None if something is."""

@@ -31,6 +31,7 @@ from agent_saga.wal.exchange import DRAFT
 from agent_saga.wal.format import parsed
 from agent_saga.wal.gaps import gap_of
 from agent_saga.wal.limits import MAX_LINE
+from agent_saga.wal.os_port import reading
 from agent_saga.wal.takeover import is_recent
 from agent_saga.wal.writer import is_writer_id
 
@@ -138,15 +139,12 @@ def read_checkpoint(port: OsPort, path: str, view: View) -> Checkpoint:
 
 def _stored(port: OsPort, path: str) -> _Stored | None:
     try:
-        fd = port.open(os.path.join(path, CHECKPOINT), os.O_RDONLY)
+        with reading(port, os.path.join(path, CHECKPOINT)) as fd:
+            if port.fstat(fd).st_size > _MOST:
+                raise ValueError("it is too large")
+            data = port.pread(fd, _MOST, 0)
     except FileNotFoundError:
         return None
-    try:
-        if port.fstat(fd).st_size > _MOST:
-            raise ValueError("it is too large")
-        data = port.pread(fd, _MOST, 0)
-    finally:
-        port.close(fd)
     stored = msgspec.json.decode(data, type=_Stored)
     if stored.version != _VERSION or stored.digest != _digest(stored):
         raise ValueError("it is of another version, or torn")
@@ -229,11 +227,8 @@ def _end_of(line: bytes) -> tuple[int, str]:
 
 
 def _read(port: OsPort, place: str, length: int, offset: int) -> bytes:
-    fd = port.open(place, os.O_RDONLY)
-    try:
+    with reading(port, place) as fd:
         return port.pread(fd, length, offset)
-    finally:
-        port.close(fd)
 
 
 # --- writing --------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from agent_saga.wal.attestations import names_in, writers_in
 from agent_saga.wal.directory import WRITERS, check_readable
 from agent_saga.wal.format import Record, parsed
 from agent_saga.wal.limits import MAX_LINE
-from agent_saga.wal.os_port import OsPort
+from agent_saga.wal.os_port import OsPort, reading
 from agent_saga.wal.reader import writers_of
 from agent_saga.wal.view import View
 
@@ -73,8 +73,7 @@ def compactions(path: str, port: OsPort) -> Iterator[Record]:
 def _lines_with_it(view: View, path: str, writer: str, port: OsPort) -> Iterator[bytes]:
     folder = os.path.join(path, WRITERS, writer)
     for name in view.segments(writer):
-        fd = port.open(os.path.join(folder, name), os.O_RDONLY)
-        try:
+        with reading(port, os.path.join(folder, name)) as fd:
             position, rest = 0, b""
             while chunk := port.pread(fd, _CHUNK, position):
                 position += len(chunk)
@@ -83,5 +82,3 @@ def _lines_with_it(view: View, path: str, writer: str, port: OsPort) -> Iterator
                     yield from [line for line in whole.split(b"\n") if _COMPACTED in line]
                 if not ended and len(rest) > MAX_LINE:
                     rest = b""
-        finally:
-            port.close(fd)

@@ -6,10 +6,9 @@ would hold it for longer than the parent lives.
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
-from agent_saga.wal.os_port import restart_after_fork
+from agent_saga.wal.os_port import close_quietly, restart_after_fork
 
 if TYPE_CHECKING:
     from agent_saga.wal.os_port import OsPort
@@ -36,9 +35,7 @@ class HeldDescriptor:
         """Close it, once, and give its lock back."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            # A close that fails still gives the descriptor, and so the lock, back.
-            with contextlib.suppress(OSError):
-                self._port.close(fd)
+            close_quietly(self._port, fd)
 
     def restart_in_child(self) -> None:
         """In a forked child: let go of it; the parent still holds it."""

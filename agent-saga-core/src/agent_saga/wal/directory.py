@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from agent_saga.domain.commands import quoted
 from agent_saga.errors import WALFormatError, WALFull, WALPathError
-from agent_saga.wal.os_port import NETWORK_FILE_SYSTEMS
+from agent_saga.wal.os_port import NETWORK_FILE_SYSTEMS, reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -179,11 +179,8 @@ def _check_format(port: OsPort, path: str) -> bool:
 
 
 def _read_file(port: OsPort, path: str) -> bytes:
-    fd = port.open(path, os.O_RDONLY)
-    try:
+    with reading(port, path) as fd:
         return port.pread(fd, 4096, 0)
-    finally:
-        port.close(fd)
 
 
 def _make_file(port: OsPort, path: str, content: bytes) -> None:

@@ -22,7 +22,7 @@ import msgspec
 
 from agent_saga.errors import WALCorrupt
 from agent_saga.wal.directory import WRITERS, write_all
-from agent_saga.wal.os_port import OsPort
+from agent_saga.wal.os_port import OsPort, reading
 from agent_saga.wal.writer import is_writer_id
 
 __all__ = [
@@ -91,13 +91,10 @@ def read_plan(port: OsPort, path: str) -> Plan | None:
         OSError: the file cannot be read.
     """
     try:
-        fd = port.open(os.path.join(path, PLAN), os.O_RDONLY)
+        with reading(port, os.path.join(path, PLAN)) as fd:
+            data = port.pread(fd, _MOST, 0)
     except FileNotFoundError:
         return None
-    try:
-        data = port.pread(fd, _MOST, 0)
-    finally:
-        port.close(fd)
     try:
         stored = msgspec.json.decode(data, type=_Stored)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

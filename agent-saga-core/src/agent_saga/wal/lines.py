@@ -13,13 +13,13 @@ Rules of this part:
 
 from __future__ import annotations
 
-import contextlib
 import os
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from agent_saga.wal.limits import MAX_LINE
+from agent_saga.wal.os_port import close_quietly
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -80,9 +80,7 @@ def lines_of(
         try:
             yield from _lines_in(port, fd, index, start)
         finally:
-            # A close that fails still gives the descriptor back, and nothing was written.
-            with contextlib.suppress(OSError):
-                port.close(fd)
+            close_quietly(port, fd)
 
 
 def _is_gone(port: OsPort, folder: str, segment: str) -> bool:

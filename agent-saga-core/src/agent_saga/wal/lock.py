@@ -12,12 +12,12 @@ Rules of this part:
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_saga.errors import WALError, WALPathError
+from agent_saga.wal.os_port import close_quietly
 
 if TYPE_CHECKING:
     from agent_saga.wal.os_port import OsPort
@@ -85,9 +85,7 @@ class WriterLock:
         """Give the lock back; in a forked child, only this descriptor of it."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            # A close that fails still gives the descriptor, and so the lock, back.
-            with contextlib.suppress(OSError):
-                self._port.close(fd)
+            close_quietly(self._port, fd)
 
 
 def read_fences(port: OsPort, fd: int) -> dict[str, int]:

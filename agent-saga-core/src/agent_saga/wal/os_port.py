@@ -14,10 +14,12 @@ Rules of this part:
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sys
 import weakref
+from collections.abc import Iterator
 from typing import Final, Protocol
 
 from agent_saga.observe.files import open_by_name
@@ -27,7 +29,15 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-__all__ = ["FORKS", "NETWORK_FILE_SYSTEMS", "OsPort", "fork_generation", "restart_after_fork"]
+__all__ = [
+    "FORKS",
+    "NETWORK_FILE_SYSTEMS",
+    "OsPort",
+    "close_quietly",
+    "fork_generation",
+    "reading",
+    "restart_after_fork",
+]
 
 NETWORK_FILE_SYSTEMS: Final = frozenset(
     {
@@ -197,6 +207,29 @@ class OsPort:
             if count <= 0:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             offset += count
+
+
+def close_quietly(port: OsPort, fd: int) -> None:
+    """Close a descriptor through which nothing was written that is not synced.
+
+    A close that fails gives the descriptor back all the same, and a lock with it.
+    """
+    with contextlib.suppress(OSError):
+        port.close(fd)
+
+
+@contextlib.contextmanager
+def reading(port: OsPort, path: str) -> Iterator[int]:
+    """Open a file for reading, and close it afterwards.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    fd = port.open(path, os.O_RDONLY)
+    try:
+        yield fd
+    finally:
+        close_quietly(port, fd)
 
 
 def _type_of(path: str, mounts: str) -> str:

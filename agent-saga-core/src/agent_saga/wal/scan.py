@@ -25,6 +25,7 @@ from agent_saga.wal.format import LEAN, first_hash, hash_bytes, line_of, parsed
 from agent_saga.wal.gaps import GAP, Gap, gap_of
 from agent_saga.wal.judging import LineStart, WriterScan
 from agent_saga.wal.limits import MAX_LINE
+from agent_saga.wal.os_port import reading
 
 if TYPE_CHECKING:
     from agent_saga.wal.format import Record
@@ -142,17 +143,12 @@ class EnvelopeScan:
 
     def read(self, index: int) -> bool:
         """Read one segment; False at the first line that is not simply the next one."""
+        self._start(index, 0)
         try:
-            fd = self.port.open(os.path.join(self.folder, self.segments[index]), os.O_RDONLY)
-        except OSError:
-            self._start(index, 0)
-            return False
-        try:
-            return self._pieces(fd, index)
+            with reading(self.port, os.path.join(self.folder, self.segments[index])) as fd:
+                return self._pieces(fd, index)
         except OSError:
             return False
-        finally:
-            self.port.close(fd)
 
     def judge(self) -> Iterator[Damage]:
         """Go on where `read` stopped, record by record, to the end of the writer."""
@@ -180,7 +176,6 @@ class EnvelopeScan:
 
     def _pieces(self, fd: int, index: int) -> bool:
         rest, position, end, ended = b"", 0, 0, False
-        self._start(index, 0)
         while True:
             chunk = self.port.pread(fd, _CHUNK, position)
             if not chunk or _is_zero(chunk):

@@ -32,7 +32,7 @@ from agent_saga.wal.directory import POISONED_FILE, WRITERS
 from agent_saga.wal.format import Record
 from agent_saga.wal.lines import segments_in
 from agent_saga.wal.lock import LOCK_FILE
-from agent_saga.wal.os_port import OsPort
+from agent_saga.wal.os_port import OsPort, close_quietly, reading
 from agent_saga.wal.reader import scan_writer, writers_of
 
 __all__ = [
@@ -109,13 +109,13 @@ def dead_writer(path: str, writer: str, port: OsPort | None = None) -> DeadWrite
             if taken:
                 _check_file(port, path, writer, fd)
         except BaseException:
-            port.close(fd)
+            close_quietly(port, fd)
             raise
     except OSError as error:
         raise _untold(path, writer, error) from error
     if taken:
         return DeadWriter(port, writer, fd)
-    port.close(fd)
+    close_quietly(port, fd)
     return None
 
 
@@ -257,19 +257,16 @@ def poisoned_reason(path: str, writer: str) -> str | None:
     """
     port = OsPort()
     try:
-        fd = port.open(os.path.join(path, WRITERS, writer, POISONED_FILE), os.O_RDONLY)
-        try:
+        with reading(port, os.path.join(path, WRITERS, writer, POISONED_FILE)) as fd:
             return port.pread(fd, 4096, 0).decode("utf-8", "replace")
-        finally:
-            port.close(fd)
     except OSError:
         return None
 
 
 def _opening(port: OsPort, path: str, writer: str) -> Mapping[str, Any]:
     """Return what a writer said of itself in its first record; nothing if that cannot be read."""
-    with contextlib.closing(scan_writer(path, writer, port)) as reading:
-        found = next(reading, None)
+    with contextlib.closing(scan_writer(path, writer, port)) as records:
+        found = next(records, None)
     if isinstance(found, Record) and found.event == Ev.WRITER_OPEN:
         return facts_of(found)
     return {}
@@ -318,7 +315,7 @@ def sync_writer(path: str, writer: str, port: OsPort | None = None) -> None:
             try:
                 port.fdatasync(fd)
             finally:
-                port.close(fd)
+                close_quietly(port, fd)
         port.sync_directory(folder)
     except OSError as error:
         raise WALError(f"What the writer {writer} left could not be synced: {error}.") from error
