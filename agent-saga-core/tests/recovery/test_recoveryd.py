@@ -116,9 +116,9 @@ def test_the_health_file_names_the_inverses_that_sagas_wait_for(tmp_path):
     assert json.loads(health.read_text())["missing_handlers"] == ["shop.refund"]
 
 
-def test_a_health_file_that_cannot_be_written_stops_nothing(log, world, tmp_path):
+def test_a_health_file_that_cannot_be_written_stops_nothing_and_is_told(log, world, tmp_path):
     dead(log)
-    assert int(once(log, "--health-file", str(tmp_path / "nowhere" / "health.json"))) == 0
+    assert int(once(log, "--health-file", str(tmp_path / "nowhere" / "health.json"))) == 1
     assert world.undone == ["a"]
 
 

@@ -9,10 +9,10 @@ Rules of this part:
   told in the health file, and the others go on. `--once` is refused if it could do nothing else.
 - A pass that fails is logged, and the next one is made; only `--once` ends with its error.
 - The health file, if asked for, is rewritten after every pass with its time and counts; a watcher
-  judges by its age, and by `failed`. The daemon does not start where it cannot write one. A pass
-  that came to no end of its own says so (`skipped`), and so does one that could not tell what the
-  log has lost (`untold`). While nothing stands at the path it says that (`no_log`): a path with a
-  slip of the pen looks the same for ever.
+  judges by its age, and by `failed`. One that cannot be written stops nothing, is logged, and keeps
+  `--once` from ending with 0. A pass that came to no end of its own says so (`skipped`), and so
+  does one that could not tell what the log has lost (`untold`). While nothing stands at the path it
+  says that (`no_log`): a path with a slip of the pen looks the same for ever.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from agent_saga.cli.options import import_option, leave_missing_option
 from agent_saga.cli.place import existing_log, is_there, log_path
 from agent_saga.cli.recovering import check_handlers, opened
 from agent_saga.domain.durations import YEAR
-from agent_saga.errors import AgentSagaError, ConfigurationError
+from agent_saga.errors import AgentSagaError
 from agent_saga.observe.logging import configure_logging
 
 if TYPE_CHECKING:
@@ -101,14 +101,11 @@ def program(
     configure_logging(format="json" if json_logs else "text")
     path = existing_log(wal_path) if once else log_path(wal_path)
     health = Path(health_file).absolute() if health_file else None
-    if health is not None:
-        _check_health(health)
     if not is_there(path):
         log.warning("there is no log at %s yet; it is watched for", path)
 
-    def told(result: Result | None) -> None:
-        if health is not None:
-            _write_health(health, path, result)
+    def told(result: Result | None) -> bool:
+        return health is None or _write_health(health, path, result)
 
     by = "saga-recoveryd"
     told_too = {} if notify is None else {notifying.NAME: notifying.program(notify)}
@@ -118,8 +115,8 @@ def program(
         if once:
             check_handlers(daemon)
             result = daemon.sweep()
-            told(result)
-            return Exit.CLEAN if result.clean else Exit.NOT_CLEAN
+            clean = told(result) and result.clean
+            return Exit.CLEAN if clean else Exit.NOT_CLEAN
         _stop_on_signals(daemon)
         schedule = Schedule(daemon, compact_every)
 
@@ -152,24 +149,7 @@ def _stands(path: Path) -> bool:
         return True
 
 
-def _check_health(path: Path) -> None:
-    """Refuse a health file that cannot be written: nobody would ever be told."""
-    fresh = _fresh(path)
-    try:
-        fresh.touch()
-        fresh.unlink()
-    except OSError as error:
-        raise ConfigurationError(
-            f"The health file {path} cannot be written ({error.strerror}).",
-            fix="Make its folder, with the right to write there, or name another file.",
-        ) from error
-
-
-def _fresh(path: Path) -> Path:
-    return path.with_name(f".{path.name}.new")
-
-
-def _write_health(path: Path, watched: Path, result: Result | None) -> None:
+def _write_health(path: Path, watched: Path, result: Result | None) -> bool:
     """Write the state of the last pass; one that cannot be written grows old, which tells too."""
     health: dict[str, object] = {
         "time": time.time(),
@@ -187,12 +167,15 @@ def _write_health(path: Path, watched: Path, result: Result | None) -> None:
             "missing_handlers": list(result.missing),
             "untold": result.untold,
         }
-    fresh = _fresh(path)
+    fresh = path.with_name(f".{path.name}.new")
     try:
         fresh.write_text(json.dumps(health), encoding="utf-8")
         fresh.replace(path)
     except OSError as error:
-        log.error("the health file %s cannot be written (%s)", path, error.strerror)  # noqa: TRY400 - no fault of ours
+        told = "the health file %s cannot be written (%s); make its folder, or name another file"
+        log.error(told, path, error.strerror)  # noqa: TRY400 - no fault of ours, so no traceback
+        return False
+    return True
 
 
 def main() -> int:
