@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import signal
 import sys
@@ -355,3 +356,31 @@ def test_the_interrupt_that_ends_a_sync_generator_s_boundary_is_a_plain_close(ki
     next(run)
     run.close()
     assert world.standing == []
+
+
+def test_a_second_interrupt_on_an_event_loop_leaves_the_saga_to_recovery(world, kit, events):
+    """`asyncio.run` makes the first one a cancellation, and ends the loop with the second one."""
+    tool = kit.safe_tool(world.charge, "COMPENSABLE", name="pay_slowly")
+    sagas = []
+
+    @tool.undo
+    async def refund(result):
+        world.refund(result["id"])
+        signal.raise_signal(signal.SIGINT)
+        await asyncio.sleep(0)
+        signal.raise_signal(signal.SIGINT)
+
+    async def case():
+        async with kit.transaction() as saga:
+            sagas.append(saga)
+            await tool(1)
+            await tool(2)
+            raise Boom
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(case())
+    report = sagas[0].report
+    assert world.refunds == ["ch2"]
+    assert not report.clean
+    assert [line.tool for line in report.standing] == ["pay_slowly", "pay_slowly"]
+    assert events()[-1] == "SAGA_RELEASED"

@@ -20,6 +20,17 @@ def call(tool: str, id: str = "", **args: Any) -> dict[str, Any]:  # noqa: A002
     return {"id": id or f"minted_{_ids()}", "type": "function", "function": function}
 
 
+def once_more():
+    """Return a guardrail that says no the first time, for a task."""
+    said = []
+
+    def second(output):
+        said.append(output.raw)
+        return len(said) > 1, output.raw if len(said) > 1 else "once more"
+
+    return {"guardrail": second}
+
+
 class Scripted(BaseLLM):
     """Plays one turn after the other; a turn that is an exception is raised.
 

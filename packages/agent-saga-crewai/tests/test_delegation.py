@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from crewai import Crew, Task
-from scripted import call
+from scripted import call, once_more
 
 from agent_saga_crewai import saga_agent
 
@@ -24,16 +24,6 @@ def crew_of(shop, boss, worker, *, native=True, worker_options=None, **task):
     given = {"description": "go on", "expected_output": "a word", **task}
     crew = Crew(agents=[first, clerk], tasks=[Task(agent=first, **given)])
     return crew, saga_agent(crew, shop.kit, tools=shop.declared)
-
-
-def once_more():
-    said = []
-
-    def second(output):
-        said.append(output.raw)
-        return len(said) > 1, output.raw if len(said) > 1 else "once more"
-
-    return {"guardrail": second}
 
 
 @pytest.mark.parametrize("native", [True, False])

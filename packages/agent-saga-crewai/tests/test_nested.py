@@ -6,7 +6,7 @@ import pytest
 from crewai import Crew, Task
 from crewai.flow.flow import Flow, start
 from crewai.tools import tool
-from scripted import call
+from scripted import call, once_more
 
 from agent_saga import AgentKit, Approval, PreFlightGate
 from agent_saga_crewai import irreversible, read_only, saga_agent, saga_run_sync, wrap_tool
@@ -14,17 +14,6 @@ from agent_saga_testing.integration.driver import QUICK
 
 SEAT = [call("book", item="seat")]
 DELEGATE = [call("delegate", item="seat")]
-
-
-def once_more():
-    """Return a guardrail that says no the first time."""
-    said = []
-
-    def second(output):
-        said.append(output.raw)
-        return len(said) > 1, output.raw if len(said) > 1 else "once more"
-
-    return {"guardrail": second}
 
 
 def delegating(body):

@@ -138,7 +138,7 @@ class Care:
             agents: the agent, behind the teams that it is in.
             name: how the log names the tool.
         """
-        found = [bench.behind(name) for bench in self._benches.get(agents, ())]
+        found = [bench.saga_behind(name) for bench in self._benches.get(agents, ())]
         inner = [member.behind(agents, name) for member in self._members]
         return next((one for one in (*found, *inner) if one is not None), None)
 

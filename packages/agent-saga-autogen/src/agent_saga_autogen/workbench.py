@@ -126,7 +126,7 @@ class StepWorkbench(StaticStreamWorkbench):
             super().__init__(tools)
         self._guard = guard
 
-    def behind(self, name: str) -> object:
+    def saga_behind(self, name: str) -> object:
         """Return what a tool calls that the log has a name for; None if there is none here."""
         steps = [tool for tool in self._tools if isinstance(tool, StepTool)]
         return next((t.saga_behind for t in steps if t.saga_effect.tool.tool.name == name), None)
@@ -205,7 +205,7 @@ class SagaWorkbench(Workbench):
         made.__dict__.update({**self.__dict__, "_guard": guard})
         return made
 
-    def behind(self, name: str) -> object:
+    def saga_behind(self, name: str) -> object:
         """Return what a tool calls that the log has a name for; None if it is not known here."""
         known = any(effect.tool.tool.name == name for effect in self._effects.values())
         return seams.config_of(self._inner) if known else None
