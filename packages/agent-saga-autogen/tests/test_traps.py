@@ -287,6 +287,18 @@ def test_two_agents_of_a_team_that_use_the_same_call_id_make_two_calls(shop):
     shop.world.assert_stands("seat", "seat")
 
 
+@pytest.mark.parametrize("with_saga", [False, True])
+def test_a_call_id_that_a_model_uses_again_is_another_call(shop, with_saga):
+    """AutoGen makes both; the id alone would make one of them the answer of the other."""
+    script = [[call("book", "c1", item="seat")], [call("book", "c1", item="seat")], "done"]
+    agent = shop.agent(*script)
+    if with_saga:
+        asyncio.run(sagas(shop, saga_agent(agent, shop.kit, tools=shop.declared)))
+    else:
+        asyncio.run(agent.run(task="go on"))
+    shop.world.assert_stands("seat", "seat")
+
+
 def test_a_failed_tool_is_a_success_to_the_bare_framework_and_ends_a_saga(shop):
     result = asyncio.run(shop.agent(SEAT, FAILS, "done").run(task="go on"))
     assert result.messages[-1].content == "done"

@@ -158,6 +158,27 @@ def test_feedback_that_comes_later_suspends_the_saga(shop, flows):
     shop.world.assert_applied_once("seat", "room")
 
 
+@pytest.mark.parametrize("with_saga", [False, True])
+def test_a_flow_that_waits_returns_as_if_it_had_ended_and_can_be_answered_twice(
+    shop, flows, with_saga
+):
+    if not with_saga:
+        flows.book = shop.book
+    trip = flows.asking()
+    made = flows.made(trip)
+    waits = saga_run_sync(made, kit=shop.kit) if with_saga else made.kickoff()
+    assert isinstance(waits, HumanFeedbackPending)
+    both = [flows.pending(trip, waits.context.flow_id) for _ in range(2)]
+    if with_saga:
+        assert saga_run_sync(both[0], kit=shop.kit, resume="yes") == "yes"
+        with pytest.raises(AgentSagaError):
+            saga_run_sync(both[1], kit=shop.kit, resume="yes")
+        shop.world.assert_applied_once("seat", "room")
+    else:
+        assert [flow.resume("yes") for flow in both] == ["yes", "yes"]
+        shop.world.assert_stands("seat", "room", "room")
+
+
 def test_feedback_after_which_the_flow_fails_undoes_all_of_it(shop, flows):
     trip = flows.asking()
     waits = asyncio.run(saga_run(flows.made(trip), kit=shop.kit))
