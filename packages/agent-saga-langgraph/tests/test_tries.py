@@ -160,3 +160,20 @@ def test_where_no_graph_tells_the_place_nothing_is_tried_again(desk, within):
     assert failed.value.report.clean
     assert desk.shop.world.applications() == 1
     desk.shop.world.assert_restored()
+
+
+def test_of_several_that_are_tried_again_each_keeps_its_own(desk):
+    def each(number):
+        desk.runs += 1
+        booked = desk.book("seat")
+        if desk.runs < 3:
+            raise ConnectionError("a later line")
+        return booked
+
+    again = RunnableLambda(each).with_retry(**AGAIN).map()
+    node = RunnableLambda(lambda _: [1, 2, 3]) | again | (lambda booked: {"log": booked})
+    graph = desk.chain(node)
+    result = saga_run_sync(graph, GO, {"max_concurrency": 1}, kit=desk.shop.kit)
+    assert sorted(result["log"]) == [1, 2, 3]
+    assert desk.shop.world.applications() == 3
+    assert not last_report().notes

@@ -336,7 +336,7 @@ def _check_tries(saga: Saga, tool: Tool) -> None:
     Raises:
         ReplayConflict: so it is.
     """
-    if tool.reversible or all(number == 1 for _, number in tries.get()):
+    if tool.reversible or all(one.number == 1 for one in tries.get()):
         return
     called = [step for step in tuple(saga.steps.values()) if step.tool.name == tool.name]
     if any(stands(step) and not step.keyed for step in called):

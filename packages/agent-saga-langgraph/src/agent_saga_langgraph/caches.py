@@ -173,7 +173,7 @@ def _kept_task() -> str | None:
     if getattr(task, "cache_key", None) is None:
         return None
     loop = getattr(getattr(call, "keywords", {}).get("schedule_task"), "__self__", None)
-    return str(task.name) if getattr(loop, "cache", _CALL) is not None else None
+    return str(getattr(task, "name", "")) if getattr(loop, "cache", _CALL) is not None else None
 
 
 def check_not_cached(tool: str, *, known: bool) -> None:

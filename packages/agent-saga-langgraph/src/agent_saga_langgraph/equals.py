@@ -37,7 +37,8 @@ class Line:
     def free(self, place: Place) -> Iterator[Wish]:
         """Yield those that no call of an attempt has asked for."""
         turns = place.turns if self._exact else place.turns[:-1]
-        attempt = (tuple(turn.run for turn in turns), place.tries)
+        again = tuple(one for one in place.tries if one.number > 1)
+        attempt = (tuple(turn.run for turn in turns), again)
         at, wishes = self._from.get(attempt, 0), self._wishes
         while at < len(wishes) and not wishes[at].is_free(place):
             at += 1
@@ -93,7 +94,7 @@ class Equals:
             call: the model's id of the call, or an empty string.
             fits: says which do.
         """
-        if all(number == 1 for _, number in place.tries):
+        if all(one.number == 1 for one in place.tries):
             return None
         wishes = (one for one in (*self.of_call(call), *self) if one.is_tried_again(place))
         return next((one for one in wishes if one.is_free(place) and fits(one)), None)

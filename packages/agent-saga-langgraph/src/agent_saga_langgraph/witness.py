@@ -37,8 +37,24 @@ CHECKPOINTER = "__pregel_checkpointer"
 _RETRY = "retry:attempt:"
 """How the tag begins that LangChain gives what it runs again; the first try has none."""
 
-Tries = tuple[tuple[UUID, int], ...]
-"""The runs round the running code, outermost first, and which try of each it is in."""
+
+class Try:
+    """One run inside another, which LangChain may begin again.
+
+    Attributes:
+        of: the run that it is inside; number: which try it is.
+        done: it ended well, and so is not repeated: several may have been begun beside each other.
+    """
+
+    __slots__ = ("done", "number", "of")
+
+    def __init__(self, of: UUID, number: int) -> None:
+        self.of, self.number = of, number
+        self.done = False
+
+
+Tries = tuple[Try, ...]
+"""The runs round the running code, outermost first."""
 
 
 class Called(NamedTuple):
@@ -242,9 +258,9 @@ class Witness(GraphCallbackHandler):
             self._tries[run] = ()
         else:
             above = self._tries.get(parent)
-            here = (parent, _number(tags))
-            if here[1] > 1:
-                self._last[parent] = here[1]
+            here = Try(parent, _number(tags))
+            if here.number > 1:
+                self._last[parent] = here.number
             self._tries[run] = (*(tries.get() if above is None else above), here)
         tries.set(self._tries[run])
 
@@ -255,7 +271,7 @@ class Witness(GraphCallbackHandler):
 
     def was_tried_again(self, tried: Tries) -> bool:
         """Say whether a call was made in a try that was not the last one."""
-        return any(self._last.get(run, number) > number for run, number in tried)
+        return any(self._last.get(one.of, 1) > one.number and not one.done for one in tried)
 
     def on_interrupt(self, event: GraphInterruptEvent) -> None:
         """Note that a graph stopped, and gave that to its caller as its result."""
@@ -267,7 +283,9 @@ class Witness(GraphCallbackHandler):
         self._resumed.add(event.run_id)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Note that a task ended well."""
+        """Note that a task, or a try, ended well."""
+        for one in self._tries.get(run_id, ())[-1:]:
+            one.done = True
         for turn in self._closed(run_id)[-1:]:
             if turn.run == run_id:
                 turn.task.done = turn
@@ -290,9 +308,9 @@ def _number(tags: Sequence[str]) -> int:
 
 
 def tried_apart(one: Tries, other: Tries) -> bool:
-    """Say whether two calls were made in different tries of something that was repeated."""
-    numbers = dict(one)
-    return any(numbers.get(run, number) != number for run, number in other)
+    """Say whether a call was made in a try, and another one in a later try in its place."""
+    later = {each.of: each.number for each in other}
+    return any(later.get(each.of, 1) > each.number and not each.done for each in one)
 
 
 def turns_at(name: str) -> tuple[Turn, ...]:
