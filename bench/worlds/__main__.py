@@ -29,9 +29,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.worlds import faults, measures
-from bench.worlds.beside import independent, run_beside
+from bench.worlds.beside import partner, run_beside
 from bench.worlds.killing import run_killed
+from bench.worlds.mixed import mixed
 from bench.worlds.outcome import Outcome
+from bench.worlds.plans import Write
 from bench.worlds.running import Run
 from bench.worlds.world import Task, World
 
@@ -48,7 +50,10 @@ def worlds() -> dict[str, Callable[[], World]]:
         "bfcl-long_context": lambda: _bfcl("long_context"),
         "bfcl-miss_func": lambda: _bfcl("miss_func"),
         "bfcl-miss_param": lambda: _bfcl("miss_param"),
+        "bfcl-composite": lambda: _bfcl("composite"),
+        "tau2-mock": lambda: _tau2("mock"),
         "tau2-telecom": lambda: _tau2("telecom"),
+        "tau2-telecom-full": lambda: _tau2("telecom", "full"),
         "tau2-airline": lambda: _tau2("airline"),
         "tau2-retail": lambda: _tau2("retail"),
         "mcp-mock": lambda: _served("mock"),
@@ -67,10 +72,10 @@ def _bfcl(variant: str) -> World:
     return Bfcl(variant)
 
 
-def _tau2(domain: str) -> World:
+def _tau2(domain: str, split: str = "base") -> World:
     from bench.worlds.tau2.world import Tau2  # noqa: PLC0415 - as above
 
-    return Tau2(domain)
+    return Tau2(domain, split)
 
 
 def _served(domain: str) -> World:
@@ -89,7 +94,9 @@ def main(arguments: list[str]) -> int:
     """Run, print, and return the exit code."""
     options = _parser().parse_args(arguments)
     logging.getLogger("agent_saga").setLevel(logging.CRITICAL)
-    seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
+    if options.seed is None:
+        options.seed = random.SystemRandom().randrange(10**6)
+    seed = options.seed
     print(f"--seed {seed}", flush=True)
     outcomes: list[Outcome] = []
     for name in options.world or worlds():
@@ -103,7 +110,7 @@ def main(arguments: list[str]) -> int:
         keep(options.json, outcomes, said)
     wrong = [one for one in outcomes if faulty(one)]
     for one in wrong[:10]:
-        print(_repeat(one, present=options.present))
+        print(_repeat(one, options))
     return 1 if wrong else 0
 
 
@@ -116,7 +123,8 @@ def keep(file: str, outcomes: list[Outcome], said: dict[str, Any]) -> None:
 def faulty(one: Outcome) -> bool:
     """Say whether a run shows what must never be."""
     unsettled = one.lost and not one.settled
-    return one.false_clean or not one.declared or bool(one.doubles + one.collateral) or unsettled
+    wrong = one.false_clean or not one.declared or bool(one.doubles + one.collateral)
+    return wrong or unsettled or bool(one.broken)
 
 
 def table(outcomes: list[Outcome]) -> str:
@@ -145,7 +153,8 @@ def _line(world: str, model: str, row: measures.Row) -> str:
 
 
 def _runs(world: World, options: argparse.Namespace, rng: random.Random) -> Iterator[Outcome]:
-    tasks = [one for one in world.tasks() if not options.task or one.name in options.task]
+    known = mixed(world, options.mixed, options.seed) if options.mixed else world.tasks()
+    tasks = [one for one in known if not options.task or one.name in options.task]
     if options.at is not None:
         tasks = [one for one in tasks if options.at < len(one.calls)]
     if not tasks:
@@ -159,21 +168,33 @@ def _runs(world: World, options: argparse.Namespace, rng: random.Random) -> Iter
 def _chosen(
     world: World, tasks: list[Task], model: str, options: argparse.Namespace, rng: random.Random
 ) -> Iterator[tuple[Task, int]]:
+    if model == faults.NEIGHBOUR:
+        tasks = [task for task in tasks if _undoable(world, task, options.at)]
     if options.everything:
         drawn = [(task, at) for task in tasks for at in range(len(task.calls))]
     else:
-        many = options.runs * (_TRIES if model == faults.NEIGHBOUR else 1)
-        drawn = [_draw(tasks, options.at, rng) for _ in range(many)]
+        many = options.runs * (_TRIES if model == faults.NEIGHBOUR else 1) if tasks else 0
+        drawn = [_draw(world, tasks, model, options.at, rng) for _ in range(many)]
     if model != faults.NEIGHBOUR:
         yield from drawn
         return
-    fit = ((task, at) for task, at in drawn if independent(world, task, at))
+    fit = ((task, at) for task, at in drawn if partner(world, task, at) is not None)
     yield from fit if options.everything else islice(fit, options.runs)
 
 
-def _draw(tasks: list[Task], at: int | None, rng: random.Random) -> tuple[Task, int]:
+def _draw(
+    world: World, tasks: list[Task], model: str, at: int | None, rng: random.Random
+) -> tuple[Task, int]:
     task = rng.choice(tasks)
-    return task, rng.randrange(len(task.calls)) if at is None else at
+    struck = range(len(task.calls)) if model != faults.NEIGHBOUR else _undoable(world, task, at)
+    return task, rng.choice(struck) if at is None else at
+
+
+def _undoable(world: World, task: Task, at: int | None) -> list[int]:
+    """Return which calls of a task have an inverse: only such can be undone beside another saga."""
+    numbers = range(len(task.calls)) if at is None else [at]
+    rows = [(number, world.plan(task.calls[number].tool)) for number in numbers]
+    return [number for number, row in rows if isinstance(row, Write)]
 
 
 def one_run(world: World, task: Task, model: str, at: int, *, present: bool) -> Outcome:
@@ -185,10 +206,12 @@ def one_run(world: World, task: Task, model: str, at: int, *, present: bool) -> 
     return Run(world, task, model, at, present=present).outcome()
 
 
-def _repeat(one: Outcome, *, present: bool) -> str:
+def _repeat(one: Outcome, options: argparse.Namespace) -> str:
     command = f"--task {one.task} --fault {one.model} --at {one.at} --runs 1 {one.world}"
-    approved = "--present " if present else ""
-    return f"python -m bench.worlds {approved}{command}\n  {one.residue[:5]}\n{one.told}"
+    approved = "--present " if options.present else ""
+    approved += f"--mixed {options.mixed} --seed {options.seed} " if options.mixed else ""
+    found = [*one.residue[:5], *(f"a row is broken: {error}" for error in one.broken)]
+    return f"python -m bench.worlds {approved}{command}\n  {found}\n{one.told}"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -197,6 +220,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("world", nargs="*", choices=[*worlds(), []], help="only these worlds")
     parser.add_argument("--runs", type=int, default=_FEW, help="runs of each world and fault")
     parser.add_argument("--everything", action="store_true", help="every call of every task")
+    parser.add_argument("--mixed", type=int, help="so many tasks that nobody recorded; see `mixed`")
     parser.add_argument("--task", action="append", default=[], help="only these tasks")
     parser.add_argument("--fault", action="append", choices=[*faults.MEANING])
     parser.add_argument("--at", type=_number, help="the call that is struck, from 0")

@@ -10,6 +10,7 @@ Rules of this part:
   each call. So a read that writes is found by what it changed, not by its name.
 - Of each tool that can be undone a few calls are undone in a fresh world that has come just so far,
   and compared with the state before the call. So an inverse that writes elsewhere is found, too.
+- Every tool that a world offers has a row, also one that no recorded task calls.
 - A row that is declared otherwise than the world behaves is an error, and ends this with 1.
 """
 
@@ -25,12 +26,14 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from bench.worlds import judging, plans
 from bench.worlds.__main__ import worlds
-from bench.worlds.world import GoldCall, Place, Task, World, WorldError
+from bench.worlds.world import Given, GoldCall, Place, Task, World, WorldError
 
 KEPT: Final = Path(__file__).with_name("evidence.md")
 UNDONE: Final = 4
 """Calls of each tool that are undone."""
 _SHOWN: Final = 3
+_LISTED: Final = 60
+"""Of how many tasks of a world the offered tools are looked at."""
 _HEAD: Final = """\
 # What the tools really do
 
@@ -82,7 +85,10 @@ def observed(world: World, tasks: Iterable[Task]) -> dict[str, Seen]:
             plan = world.plan(call.tool)
             seen = found.setdefault(call.tool, Seen(type(plan).__name__))
             seen.calls += 1
+            refused = _look_is_refused(place, plan, call)
             changed = _changed(place, call)
+            if changed and refused:
+                seen.wrong.add("a call whose look was refused changed the world")
             if not changed:
                 continue
             seen.changed += 1
@@ -94,6 +100,23 @@ def observed(world: World, tasks: Iterable[Task]) -> dict[str, Seen]:
             elif isinstance(plan, plans.Write) and seen.undone < UNDONE:
                 _undo(world, task, at, plan, seen)
     return found
+
+
+def _look_is_refused(place: Place, plan: Any, call: GoldCall) -> bool:
+    """Say whether a call is declared to be refused, since the look before it is."""
+    if not isinstance(plan, plans.Write | plans.Final) or plan.look is None or not plan.guarded:
+        return False
+    try:
+        plan.look(lambda tool, /, **args: place.call(tool, args), Given(call.args))
+    except WorldError:
+        return True
+    return False
+
+
+def unlisted(world: World, tasks: Iterable[Task]) -> list[str]:
+    """Return the tools that tasks offer and no row says anything about."""
+    offered = {tool for task in tasks for tool in world.offered(task)}
+    return sorted(tool for tool in offered if world.plan(tool) is plans.UNKNOWN)
 
 
 def _changed(place: Place, call: GoldCall) -> list[judging.Difference]:
@@ -174,7 +197,9 @@ def main(arguments: Sequence[str]) -> int:
     rows, wrong = [], []
     for name in options.world or worlds():
         world = worlds()[name]()
-        found = observed(world, list(world.tasks())[: options.tasks])
+        tasks = list(world.tasks())[: options.tasks]
+        wrong += [f"{name} {tool}: it has no row" for tool in unlisted(world, tasks[:_LISTED])]
+        found = observed(world, tasks)
         rows.append(table(world.name, found))
         wrong += [
             f"{world.name} {tool}: {path}" for tool, seen in found.items() for path in seen.wrong

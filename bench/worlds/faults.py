@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bench.worlds import judging, plans
-from bench.worlds.world import Args, GoldCall, Place, Tools, World, WorldError
+from bench.worlds.world import Args, Given, GoldCall, Place, Tools, World, WorldError
 
 BEFORE: Final = "before"
 AFTER: Final = "after"
@@ -183,6 +183,7 @@ def lasts(world: World, call: GoldCall, tools: Tools) -> bool:
     if not isinstance(plan, plans.Write) or plan.always:
         return False
     try:
-        return bool(plan.needs(call.args, plan.look(tools, call.args)))
+        args = Given(call.args)
+        return bool(plan.needs(args, plan.look(tools, args)))
     except WorldError:
         return False  # the call itself will be answered with the same error

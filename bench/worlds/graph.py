@@ -124,7 +124,7 @@ def run_on_graph(world: World, task: Task, model: str, at: int) -> Outcome:
         report = last_report()
     except SagaAborted as aborted:
         report, cause = aborted.report, aborted.cause
-    found = seen(world, struck, declared.traces, declared.told, declared.standing)
+    found = seen(struck, declared.traces, declared.told)
     return judged(world, task, (model, at), place, told(report, cause), found)
 
 

@@ -16,11 +16,12 @@ import os
 import signal
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
 from agent_saga import RecoveryDaemon, SagaAborted
-from bench.worlds.declaring import Declared, User
+from bench.worlds.declaring import Declared, Session, User
 from bench.worlds.faults import Died, Struck
 from bench.worlds.outcome import Outcome, Seen, Told, judged, seen
 from bench.worlds.running import told
@@ -79,17 +80,19 @@ def run_killed(world: World, task: Task, model: str, at: int, *, present: bool =
         wal = os.path.join(folder, "agent-saga.wal")  # noqa: PTH118 - a log's path is a text
         first = _serve(struck, lambda line: _agent(world, task, Remote(line), wal, present=present))
         if "clean" in first:  # it ended by itself: refused, or done before the call
-            end = Told(first["failed"], first["clean"], first["refused"], first["summary"])
-            return judged(world, task, (model, at), place, end, _seen(world, struck, first))
-        session = first.get("session", {})
+            end = Told(
+                first["failed"], first["clean"], first["refused"], first["summary"], first["odd"]
+            )
+            return judged(world, task, (model, at), place, end, _seen(struck, first))
+        session = first.get("session") or Session()
         second = _serve(struck, lambda line: _daemon(world, task, Remote(line), wal, session))
     end = Told(True, second["clean"], "", second["summary"])
-    return judged(world, task, (model, at), place, end, _seen(world, struck, second))
+    return judged(world, task, (model, at), place, end, _seen(struck, second))
 
 
-def _seen(world: World, struck: Struck, told_of: dict[str, Any]) -> Seen:
-    parts = (told_of[key] for key in ("traces", "answers", "standing"))
-    return seen(world, struck, *parts)
+def _seen(struck: Struck, told_of: dict[str, Any]) -> Seen:
+    found = seen(struck, told_of["traces"], told_of["answers"])
+    return replace(found, broken=tuple(told_of["broken"]))
 
 
 def _serve(struck: Struck, work: Callable[[Connection], None]) -> dict[str, Any]:
@@ -135,8 +138,10 @@ def _agent(world: World, task: Task, remote: Remote, wal: str, *, present: bool)
     try:
         with declared.kit.transaction(on_unsettled="warn") as saga:
             for call in task.calls:
-                known = {key: call.args[key] for key in world.secrets & call.args.keys()}
-                remote.told(session=declared.session | known)
+                declared.session.keep(
+                    {key: call.args[key] for key in world.secrets & call.args.keys()}
+                )
+                remote.told(session=declared.session)
                 try:
                     declared.tools[call.tool](**call.args)
                 except WorldError:
@@ -149,15 +154,16 @@ def _agent(world: World, task: Task, remote: Remote, wal: str, *, present: bool)
         failed=end.failed,
         refused=end.refused,
         summary=end.summary,
+        odd=end.odd,
         traces=declared.traces,
         answers=declared.told,
-        standing=declared.standing,
+        broken=declared.broken,
     )
 
 
-def _daemon(world: World, task: Task, remote: Remote, wal: str, session: dict[str, Any]) -> None:
+def _daemon(world: World, task: Task, remote: Remote, wal: str, session: Session) -> None:
     declared = Declared(world, task, remote, User(task, answers=False), wal=wal)
-    declared.session |= session
+    declared.session = session
     result = RecoveryDaemon(wal).recover_all()
     reasons = [f"{one.outcome}: {one.reason}" for one in result.sagas if one.reason]
     reports = [one.report.summary() for one in result.sagas if one.report is not None]
@@ -166,5 +172,5 @@ def _daemon(world: World, task: Task, remote: Remote, wal: str, session: dict[st
         summary="\n".join(reports + reasons),
         traces=declared.traces,
         answers=declared.told,
-        standing=declared.standing,
+        broken=declared.broken,
     )

@@ -38,6 +38,11 @@ class Later:
                 place.call(call.tool, call.args)
         return place
 
+    def offered(self, task: Task) -> frozenset[str]:
+        """Return the names of the tools."""
+        del task
+        return self._world.offered(self._task)
+
     def plan(self, tool: str) -> Any:
         """Return the row of a tool."""
         return self._world.plan(tool)

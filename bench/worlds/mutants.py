@@ -48,6 +48,10 @@ class Broken:
         self.tasks, self.open = world.tasks, world.open
         self._world, self._tool = world, tool
 
+    def offered(self, task: Task) -> frozenset[str]:
+        """Return the names of the tools."""
+        return self._world.offered(task)
+
     def plan(self, tool: str) -> Any:
         """Return the row of a tool; what it says about the tool's inverse is a lie."""
         plan = self._world.plan(tool)

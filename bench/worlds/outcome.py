@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from bench.worlds import judging, plans
 from bench.worlds.faults import NONE, Lasting, Struck
@@ -36,6 +37,7 @@ class Outcome:
         residue: undeclared differences.
         told: the report.
         collateral: how much of what another saga made was changed by undoing this one.
+        broken: errors of the rows themselves, which the run met.
     """
 
     world: str
@@ -58,6 +60,7 @@ class Outcome:
     residue: list[str] = field(default_factory=list)
     told: str = ""
     collateral: int = 0
+    broken: list[str] = field(default_factory=list)
 
     @property
     def false_clean(self) -> bool:
@@ -87,12 +90,14 @@ class Told:
         clean: what the report says.
         refused: what was refused, and why.
         summary: the report.
+        odd: what ended the run, where nothing that is played here ends one so.
     """
 
     failed: bool
     clean: bool
     refused: str = ""
     summary: str = ""
+    odd: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,7 @@ class Seen:
         made: the agent's calls that reached the world.
         undone_again: how many inverses ran too often.
         would_succeed: had nothing been refused, the run would have ended well.
+        broken: errors of the rows themselves.
     """
 
     tool: str
@@ -118,44 +124,19 @@ class Seen:
     made: tuple[GoldCall, ...] = ()
     undone_again: int = 0
     would_succeed: bool = False
+    broken: tuple[str, ...] = ()
 
 
-def seen(
-    world: World,
-    struck: Struck,
-    traces: Sequence[Trace],
-    answers: list[bool],
-    standing: Sequence[GoldCall],
-) -> Seen:
+def seen(struck: Struck, traces: Sequence[Trace], answers: list[bool]) -> Seen:
     """Return what was seen of a run.
 
     Args:
-        world: what was run.
         struck: where.
         traces: what its inverses were declared to leave.
         answers: for each question to a prober, whether it could tell.
-        standing: the calls whose inverses found that they stand.
     """
-    kept = let_through(world, struck.lasting, standing)
-    made, again = tuple(struck.made), struck.undone_again
+    kept, made, again = tuple(struck.lasting), tuple(struck.made), struck.undone_again
     return Seen(struck.struck, struck.effects, list(traces), answers, kept, made, again)
-
-
-def let_through(
-    world: World, lasting: Sequence[Lasting], standing: Sequence[GoldCall]
-) -> tuple[Lasting, ...]:
-    """Return which calls a human let through although nothing takes them back.
-
-    Args:
-        world: what was run.
-        lasting: the calls that nothing could take back when they were made, in order.
-        standing: the calls whose inverses found that they stand.
-    """
-    return tuple(
-        one
-        for one in lasting
-        if isinstance(world.plan(one.call.tool), plans.Final) or one.call in standing
-    )
 
 
 def judged(
@@ -198,6 +179,7 @@ def judged(
         True in seen.answers,
         residue,
         told.summary,
+        broken=[*seen.broken, *([told.odd] if told.odd else [])],
     )
 
 
@@ -222,13 +204,29 @@ def _left(world: World, task: Task, made: Sequence[GoldCall], *, again: bool) ->
 @cache
 def started(world: World, task: Task) -> Any:
     """Return the state that a task begins with."""
-    return world.open(task).snapshot()
+    return _thrifty(world, world.open(task).snapshot())
 
 
 @cache
 def undisturbed(world: World, task: Task) -> Any:
     """Return the state after a run in which nothing goes wrong."""
-    return _after(world, task, task.calls)
+    return _thrifty(world, _after(world, task, task.calls))
+
+
+def _thrifty(world: World, state: Any) -> Any:
+    """Return a state that holds what the first one of its world holds, too, only once in memory."""
+    return _sharing(_FIRST.setdefault(world, state), state)
+
+
+_FIRST: Final[weakref.WeakKeyDictionary[World, Any]] = weakref.WeakKeyDictionary()
+
+
+def _sharing(known: Any, state: Any) -> Any:
+    if state == known:
+        return known
+    if isinstance(known, dict) and isinstance(state, dict):
+        return {key: _sharing(known.get(key), value) for key, value in state.items()}
+    return state
 
 
 def _after(world: World, task: Task, calls: tuple[GoldCall, ...]) -> Any:

@@ -15,7 +15,7 @@ Rules of this part:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from typing import Final as Constant
@@ -66,6 +66,10 @@ def _can(args: Args, before: Any) -> str:
     return ""
 
 
+def _nowhere(args: Args, before: Any, now: Any) -> str:
+    return ""
+
+
 def leave(tools: Tools, args: Args, before: Any, result: Any) -> None:
     """Do nothing: no tool takes it back, and what is left is declared and harms nobody."""
 
@@ -78,11 +82,19 @@ class Final:
         reason: why not.
         look: reads what the call will change; None if no tool shows it.
         effect: compares the look before with one of now: the result, MISSING or UNCLEAR.
+        guarded: whoever is refused the look is refused the call.
     """
 
     reason: str
     look: Callable[[Tools, Args], Any] | None = None
     effect: Callable[[Args, Any, Any], Any] = _changed
+    guarded: bool = False
+
+    def now(self, tools: Tools, args: Args, before: Any) -> Any:
+        """Look at what a look before saw."""
+        del before
+        assert self.look is not None
+        return self.look(tools, args)
 
 
 @dataclass(frozen=True)
@@ -97,8 +109,11 @@ class Write:
         needs: says from the look why the call could not be undone now; "" when it could.
         restores: after the inverse a look shows what it showed before; it is looked at.
         visible: some tool shows the effect, so that a lost answer can be settled.
+        unshown: says from two looks why no tool shows it this time; "" when one does.
         harmless: the inverse needs no result and does no harm where nothing happened.
         again: the call itself does no harm when it is repeated.
+        later: looks again, at what the first look saw, wherever the session has gone since.
+        guarded: whoever is refused the look is refused the call.
     """
 
     look: Callable[[Tools, Args], Any]
@@ -108,8 +123,15 @@ class Write:
     needs: Callable[[Args, Any], str] = _can
     restores: bool = True
     visible: bool = True
+    unshown: Callable[[Args, Any, Any], str] = _nowhere
     harmless: bool = False
     again: bool = False
+    later: Callable[[Tools, Args, Any], Any] | None = None
+    guarded: bool = False
+
+    def now(self, tools: Tools, args: Args, before: Any) -> Any:
+        """Look at what a look before saw."""
+        return self.look(tools, args) if self.later is None else self.later(tools, args, before)
 
     @property
     def always(self) -> bool:
@@ -118,3 +140,11 @@ class Write:
 
 
 Plan = Read | Left | Final | Write
+
+
+def row(table: Mapping[str, Plan], tool: str) -> Plan:
+    """Return the row of a tool; what nobody looked at may do anything, and a human is asked."""
+    return table.get(tool, UNKNOWN)
+
+
+UNKNOWN: Constant = Final("nobody has declared what it does")

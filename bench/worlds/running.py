@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from agent_saga import RefusedError, RollbackReport, SagaAborted
+from agent_saga import OutcomeUnknown, RefusedError, RollbackReport, SagaAborted
 from bench.worlds import faults, plans
 from bench.worlds.declaring import Declared, User
 from bench.worlds.faults import GaveUp, Struck
@@ -24,6 +24,8 @@ from bench.worlds.outcome import Outcome, Seen, Told, judged, seen
 from bench.worlds.world import Args, Place, Task, Tools, World, WorldError
 
 _READ = (ConnectionError, WorldError)
+_EXPECTED = (*_READ, GaveUp, RefusedError, TimeoutError, OutcomeUnknown, asyncio.CancelledError)
+"""What ends a run here; anything else is a fault of ours, and no run."""
 _RETRIES = 3
 
 
@@ -70,12 +72,11 @@ class Run:
             told = asyncio.run(self._told_async())
         else:
             told = self._told()
-        if self._declared.broken:
-            raise RuntimeError(f"A row of {self._world.name} is broken: {self._declared.broken}")
-        found = _seen(self._world, self._struck, self._declared)
+        found = _seen(self._struck, self._declared)
         if told.refused and not self._present and self._model in faults.SUCCEEDS:
             found = replace(found, would_succeed=self._succeeds())
         fault = (self._model, self._at)
+        found = replace(found, broken=tuple(self._declared.broken))
         return judged(self._world, self._task, fault, self.place, told, found)
 
     def _succeeds(self) -> bool:
@@ -144,8 +145,8 @@ class Run:
         return await self._declared.tools[tool](**args)
 
 
-def _seen(world: World, struck: Struck, declared: Declared) -> Seen:
-    return seen(world, struck, declared.traces, declared.told, declared.standing)
+def _seen(struck: Struck, declared: Declared) -> Seen:
+    return seen(struck, declared.traces, declared.told)
 
 
 class Pausing:
@@ -228,6 +229,7 @@ def told(report: RollbackReport | None, cause: BaseException | None) -> Told:
         cause: what ended the run; None if it went to its end.
     """
     refused = str(cause) if isinstance(cause, RefusedError) else ""
+    odd = "" if cause is None or isinstance(cause, _EXPECTED) else repr(cause)
     if report is None:
-        return Told(cause is not None, True, refused)
-    return Told(cause is not None, report.clean, refused, report.summary())
+        return Told(cause is not None, True, refused, odd=odd)
+    return Told(cause is not None, report.clean, refused, report.summary(), odd)

@@ -23,6 +23,13 @@ class WorldError(Exception):
     """A tool of the world answered with an error."""
 
 
+class Given(dict[str, Any]):
+    """The arguments of a call, as a row reads them: what was not given is None."""
+
+    def __missing__(self, key: str) -> None:
+        return None
+
+
 @dataclass(frozen=True)
 class GoldCall:
     """One call of a recorded trajectory."""
@@ -71,6 +78,9 @@ class World(Protocol):
 
     def open(self, task: Task) -> Place:
         """Return a fresh world for a task."""
+
+    def offered(self, task: Task) -> frozenset[str]:
+        """Return the names of all tools that an agent could call in a task's world."""
 
     def plan(self, tool: str) -> Any:
         """Return how a tool is declared; see `plans`."""

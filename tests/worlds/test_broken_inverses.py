@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from bench.worlds import faults, plans
-from bench.worlds.beside import independent, run_beside
+from bench.worlds.__main__ import faulty
+from bench.worlds.beside import partner, run_beside
 from bench.worlds.mutants import broken
 from bench.worlds.running import Run
 from bench.worlds.traces import added, grew
@@ -137,6 +138,10 @@ class World:
         del task
         return Shop()
 
+    def offered(self, task):
+        del task
+        return frozenset(self.rows)
+
     def plan(self, tool):
         return self.rows.get(tool, plans.Read())
 
@@ -192,14 +197,15 @@ def test_a_refused_run_that_would_have_ended_well_is_the_price():
 
 
 def test_a_broken_row_is_no_refusal():
-    rows = {"order": replace(ROWS["order"], needs=lambda args, before: args["nothing"])}
-    with pytest.raises(RuntimeError, match="broken"):
-        Run(World(**rows), TASK, *GIVE_UP, present=True).outcome()
+    rows = {"order": replace(ROWS["order"], needs=lambda args, before: args.nothing)}
+    told = Run(World(**rows), TASK, *GIVE_UP, present=True).outcome()
+    assert told.broken
+    assert faulty(told)
 
 
 def test_what_another_saga_made_is_left_alone():
-    assert independent(World(), TASK, 0)
-    assert not independent(World(), TASK, 3)
+    assert partner(World(), TASK, 0) == CALLS[1]
+    assert partner(World(), TASK, 3) is None
     told = run_beside(World(), TASK, 0)
     assert (told.clean, told.declared, told.collateral) == (True, True, 0)
 

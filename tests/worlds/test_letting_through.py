@@ -1,4 +1,4 @@
-"""What a human let through although nothing takes it back stands, and its inverse says so."""
+"""What a human let through although nothing takes it back stands, and all else is undone."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from agent_saga import SagaAborted
+from agent_saga import RefusedError, SagaAborted
 from bench.worlds import plans
 from bench.worlds.declaring import Declared, User
-from bench.worlds.faults import Lasting
-from bench.worlds.outcome import let_through
 from bench.worlds.world import GoldCall, Task
 
 BOOK, MOVE, CLOSE = (GoldCall(name, {"n": 1}) for name in ("book", "move", "close"))
@@ -48,20 +46,38 @@ class Reach:
 
 
 @pytest.mark.parametrize("reason", ["", "the fare has changed"])
-def test_an_inverse_that_can_take_nothing_back_does_nothing_and_says_so(reason):
+def test_a_call_that_nothing_takes_back_as_things_are_stands_as_approved(reason):
     reach = Reach()
     declared = Declared(world(book=row(reason)), TASK, reach, User(TASK, answers=True))
     with pytest.raises(SagaAborted) as ended, declared.kit.transaction():
         declared.tools["book"](**BOOK.args)
         raise ConnectionError
-    assert ended.value.report.clean is not bool(reason)
+    report = ended.value.report
+    assert report.clean is not bool(reason)
+    assert bool(report.kept) is bool(reason)
     assert ("undo" in reach.asked) is not bool(reason)
-    assert declared.standing == ([BOOK] if reason else [])
 
 
-def test_what_stands_is_kept_in_the_order_in_which_it_was_made():
-    one = world(close=plans.Final("over"), book=row(""), move=row(""))
-    book, move, close = (Lasting(call, ()) for call in (BOOK, MOVE, CLOSE))
-    assert let_through(one, [book, move, close], [MOVE]) == (move, close)
-    assert let_through(one, [book, move, close], []) == (close,)
-    assert let_through(one, [book], [MOVE]) == ()
+def test_it_keeps_nothing_before_it_from_being_undone():
+    reach = Reach()
+    rows = {"move": row(""), "book": row("the fare has changed")}
+    declared = Declared(world(**rows), TASK, reach, User(TASK, answers=True))
+    with pytest.raises(SagaAborted) as ended, declared.kit.transaction():
+        declared.tools["move"](**MOVE.args)
+        declared.tools["book"](**BOOK.args)
+        raise ConnectionError
+    report = ended.value.report
+    assert [line.tool for line in report.compensated] == ["move"]
+    assert not report.unresolved
+
+
+def test_nobody_there_and_it_is_refused():
+    declared = Declared(world(book=row("no")), TASK, Reach(), User(TASK, answers=False))
+    with pytest.raises(SagaAborted) as ended, declared.kit.transaction():
+        declared.tools["book"](**BOOK.args)
+    assert isinstance(ended.value.cause, RefusedError)
+
+
+def test_a_tool_that_nobody_declared_asks_a_human():
+    assert isinstance(plans.row({}, "wipe"), plans.Final)
+    assert isinstance(plans.row({"look": plans.Read()}, "look"), plans.Read)

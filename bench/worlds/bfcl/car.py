@@ -7,7 +7,7 @@ from typing import Any
 from typing import Final as Constant
 
 from bench.worlds import plans
-from bench.worlds.plans import UNCLEAR, Final, Left, Read, Write
+from bench.worlds.plans import MISSING, UNCLEAR, Final, Left, Read, Write
 from bench.worlds.traces import Traces, changed
 from bench.worlds.world import Args, Tools, WorldError
 
@@ -72,21 +72,21 @@ def _set_pedal(tools: Tools, args: Args, before: Any, result: Any) -> None:
         tools("pressBrakePedal", pedalPosition=before["brakePedalForce"] / _FORCE)
 
 
-def _no_look(tools: Tools, args: Args) -> Any:
-    return None
-
-
 def _cruise_off(tools: Tools, args: Args, before: Any, result: Any) -> None:
+    if before["engineState"] == "stopped":
+        return  # it was refused
     distance = args["distanceToNextVehicle"]
     tools("setCruiseControl", speed=0, activate=False, distanceToNextVehicle=distance)
 
 
 def _cruise_unseen(args: Args, before: Any, now: Any) -> Any:
-    return UNCLEAR
+    return MISSING if before["engineState"] == "stopped" else UNCLEAR
 
 
 def _cruise(args: Args, before: Any, result: Any) -> Traces:
     """The distance is a reading of the road; a cruise that was on before is off now."""
+    if before["engineState"] == "stopped":
+        return ()
     distance = changed("VehicleControlAPI/distanceToNextVehicle", args["distanceToNextVehicle"])
     return (distance, changed("VehicleControlAPI/cruiseStatus", "inactive"))
 
@@ -103,7 +103,7 @@ TABLE: Constant[dict[str, plans.Plan]] = {
     "pressBrakePedal": Write(_shown("brakePedal"), _set_pedal),
     "releaseBrakePedal": Write(_shown("brakePedal"), _set_pedal),
     "setCruiseControl": Write(
-        *(_no_look, _cruise_off, _cruise_unseen, _cruise),
+        *(_shown("engine"), _cruise_off, _cruise_unseen, _cruise),
         restores=False,
         visible=False,
         harmless=True,

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from bench.worlds import plans
-from bench.worlds.plans import Read, Write
+from bench.worlds.plans import MISSING, UNCLEAR, Read, Write
 from bench.worlds.world import Args, Tools, WorldError
 
 
@@ -98,6 +98,15 @@ def _look(tools: Tools, args: Args) -> Any:
     return {"in": _here(tools), "was": was}
 
 
+def _look_there(tools: Tools, args: Args, before: Any) -> Any:
+    """Look at the same names, in the folder that the call was made in."""
+    back = _here(tools)
+    _go(tools, before["in"])
+    was = {name: _at(tools, name, partial(_read, tools)) for name in before["was"]}
+    _go(tools, back)
+    return {"in": before["in"], "was": was}
+
+
 def _undo(tools: Tools, args: Args, before: Any, result: Any) -> None:
     back = _here(tools)
     _go(tools, before["in"])
@@ -114,10 +123,29 @@ def _undo_cd(tools: Tools, args: Args, before: Any, result: Any) -> None:
     _go(tools, before)
 
 
-_CHANGE: Final = Write(_look, _undo)
+def _changed_folder(args: Args, before: Any, now: Any) -> Any:
+    if now == before:
+        return MISSING
+    return {"current_working_directory": now} if now == _target(args, before) else UNCLEAR
+
+
+def _moved_on(args: Args, before: Any, now: Any) -> str:
+    return "the session has gone elsewhere" if now not in (before, _target(args, before)) else ""
+
+
+def _target(args: Args, before: str) -> str:
+    folder = str(args["folder"]).rstrip("/") or "/"
+    if folder == "/":
+        return "/" + before.strip("/").split("/", maxsplit=1)[0]
+    if folder == "..":
+        return before.rpartition("/")[0]
+    return f"{before}/{folder}"
+
+
+_CHANGE: Final = Write(_look, _undo, later=_look_there)
 
 TABLE: Final[dict[str, plans.Plan]] = {
-    "cd": Write(_look_where, _undo_cd),
+    "cd": Write(_look_where, _undo_cd, _changed_folder, unshown=_moved_on, harmless=True),
     **dict.fromkeys(("mkdir", "touch", "echo", "mv", "rm", "rmdir", "cp"), _CHANGE),
     **dict.fromkeys(
         ("pwd", "ls", "cat", "find", "wc", "sort", "grep", "du", "tail", "diff"), Read()

@@ -36,11 +36,8 @@ def _follow(tools: Tools, args: Args, before: Any, result: Any) -> None:
 
 
 def _sent(tools: Tools, args: Args) -> Any:
-    """Return the texts sent to the receiver; nothing when nobody is logged in."""
-    try:
-        return list(tools("view_messages_sent")["messages"].get(args["receiver_id"], []))
-    except WorldError:
-        return None
+    """Return the texts sent to the receiver."""
+    return list(tools("view_messages_sent")["messages"].get(args["receiver_id"], []))
 
 
 def _sent_effect(args: Args, before: Any, now: Any) -> Any:
@@ -48,6 +45,10 @@ def _sent_effect(args: Args, before: Any, now: Any) -> Any:
 
 
 def _delete(tools: Tools, args: Args, before: Any, result: Any) -> None:
+    """Delete the message; the tool knows only the latest one, which others may have sent since."""
+    sent = _sent(tools, args)
+    if sent and sent[-1] != args["message"]:
+        raise WorldError("a later message to the same receiver would be deleted")
     tools("delete_message", receiver_id=args["receiver_id"])
 
 
@@ -56,7 +57,10 @@ def _send_again(tools: Tools, args: Args, before: Any, result: Any) -> None:
 
 
 def _numbers(args: Args, before: Any, result: Any) -> Traces:
-    return (grew("MessageAPI/message_count"), added("MessageAPI/generated_ids/*"))
+    """Of messages that say the same the world deletes the first."""
+    twin = args["message"] in before if "message" in args else False
+    moved = [reordered("MessageAPI/inbox")] if twin else []
+    return (grew("MessageAPI/message_count"), added("MessageAPI/generated_ids/*"), *moved)
 
 
 def _numbers_and_place(args: Args, before: Any, result: Any) -> Traces:
@@ -65,7 +69,7 @@ def _numbers_and_place(args: Args, before: Any, result: Any) -> Traces:
 
 
 def _tweets(tools: Tools, args: Args) -> Any:
-    return [tweet["id"] for tweet in tools("search_tweets", keyword=args["content"])]
+    return [tweet.get("id") for tweet in tools("search_tweets", keyword=args["content"])]
 
 
 def _posted(args: Args, before: Any, now: Any) -> Any:
@@ -93,11 +97,13 @@ TABLE: Constant[dict[str, plans.Plan]] = {
     "unfollow_user": Write(_follows, _follow),
     "post_tweet": Final("no tool deletes a tweet", _tweets, _posted),
     "retweet": Final("no tool takes a retweet back; none shows one without the name of the user"),
-    "comment": Final("no tool deletes a comment", _comments),
-    "mention": Final("no tool takes a mention back", _mentions),
+    "comment": Final("no tool deletes a comment", _comments, guarded=True),
+    "mention": Final("no tool takes a mention back", _mentions, guarded=True),
     "message_login": Left(lambda args: [changed("MessageAPI/current_user", args["user_id"])]),
-    "send_message": Write(_sent, _delete, _sent_effect, _numbers),
-    "delete_message": Write(_sent, _send_again, trace=_numbers_and_place, restores=False),
+    "send_message": Write(_sent, _delete, _sent_effect, _numbers, guarded=True),
+    "delete_message": Write(
+        _sent, _send_again, trace=_numbers_and_place, restores=False, guarded=True
+    ),
     "add_contact": Final("no tool removes a contact", _contacts),
     **dict.fromkeys(
         (

@@ -13,10 +13,14 @@ _FIELDS: Final = ("title", "description", "status", "priority")
 
 
 def _mine(tools: Tools, args: Args) -> Any:
+    """Return the numbers of the user's tickets with this title; None where a ticket is faulty."""
     try:
-        return [ticket["id"] for ticket in tools("get_user_tickets")]
-    except WorldError:
+        tickets = tools("get_user_tickets")
+    except WorldError as error:
+        if "not authenticated" in str(error):
+            raise
         return None
+    return [ticket["id"] for ticket in tickets if ticket.get("title") == args["title"]]
 
 
 def _readable(args: Args, before: Any) -> str:
@@ -27,7 +31,9 @@ def _created(args: Args, before: Any, now: Any) -> Any:
     if now is None:
         return UNCLEAR
     fresh = [ticket for ticket in now if ticket not in before]
-    return {"id": fresh[-1]} if fresh else MISSING
+    if not fresh:
+        return MISSING
+    return {"id": fresh[0]} if len(fresh) == 1 else UNCLEAR
 
 
 def _close(tools: Tools, args: Args, before: Any, result: Any) -> None:
@@ -46,6 +52,11 @@ def _ticket(tools: Tools, args: Args) -> Any:
         return tools("get_ticket", ticket_id=args["ticket_id"])
     except WorldError:
         return None
+
+
+def _edited(args: Args, before: Any, now: Any) -> Any:
+    """What was not there could not be edited, whoever made it since."""
+    return MISSING if before in (None, now) else {"status": "done"}
 
 
 def _edit_back(tools: Tools, args: Args, before: Any, result: Any) -> None:
@@ -67,17 +78,32 @@ def _log_out(tools: Tools, args: Args, before: Any, result: Any) -> None:
         tools("logout")
 
 
+def _other_unseen(args: Args, before: Any, now: Any) -> Any:
+    """Who is logged in is told by no tool."""
+    if before:
+        return UNCLEAR
+    return MISSING if before == now else True
+
+
+def _somebody(args: Args, before: Any, now: Any) -> str:
+    return "somebody was logged in already" if before else ""
+
+
 def _other_user(args: Args, before: Any, result: Any) -> Traces:
     """Whoever was logged in before has to log in again."""
     return [changed("TicketAPI/current_user", args["username"])] if before else ()
 
 
 TABLE: Final[dict[str, plans.Plan]] = {
-    "ticket_login": Write(_logged_in, _log_out, trace=_other_user),
+    "ticket_login": Write(
+        *(_logged_in, _log_out, _other_unseen, _other_user), unshown=_somebody, harmless=True
+    ),
     "logout": Left(lambda args: [changed("TicketAPI/current_user", None)]),
-    "create_ticket": Write(_mine, _close, _created, _closed_ticket, _readable, restores=False),
-    "close_ticket": Write(_ticket, _edit_back),
-    "resolve_ticket": Write(_ticket, _edit_back, trace=_resolution, restores=False),
-    "edit_ticket": Write(_ticket, _edit_back),
+    "create_ticket": Write(
+        *(_mine, _close, _created, _closed_ticket, _readable), restores=False, guarded=True
+    ),
+    "close_ticket": Write(_ticket, _edit_back, _edited),
+    "resolve_ticket": Write(_ticket, _edit_back, _edited, _resolution, restores=False),
+    "edit_ticket": Write(_ticket, _edit_back, _edited),
     **dict.fromkeys(("get_ticket", "get_user_tickets", "ticket_get_login_status"), Read()),
 }

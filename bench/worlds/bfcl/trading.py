@@ -17,20 +17,31 @@ _FIELDS: Final = ("order_type", "symbol", "price", "amount")
 
 
 def _orders(tools: Tools, args: Args) -> Any:
-    return list(tools("get_order_history")["history"])
+    """Return the numbers of the orders that say what this one does."""
+    same = []
+    for order in tools("get_order_history")["history"]:
+        seen = tools("get_order_details", order_id=order)
+        # A few tasks begin with entries among the orders that are none.
+        if isinstance(seen, dict) and all(seen.get(key) == args.get(key) for key in _FIELDS):
+            same.append(order)
+    return same
 
 
 def _placed(args: Args, before: Any, now: Any) -> Any:
     fresh = [order for order in now if order not in before]
-    return {"order_id": fresh[-1]} if fresh else MISSING
+    if not fresh:
+        return MISSING
+    return {"order_id": fresh[0]} if len(fresh) == 1 else UNCLEAR
 
 
 def _cancel(tools: Tools, args: Args, before: Any, result: Any) -> None:
-    """Cancel this order; and the one that stands in for it, when it was cancelled meanwhile."""
-    tools("cancel_order", order_id=result["order_id"])
+    """Cancel this order, or the one that stands in for it, when it was cancelled meanwhile."""
+    number = result["order_id"]
+    if tools("get_order_details", order_id=number)["status"] != "Cancelled":
+        tools("cancel_order", order_id=number)
+        return
     for order in reversed([order for order in _orders(tools, args) if order not in before]):
-        seen = tools("get_order_details", order_id=order)
-        if seen["status"] == "Open" and all(seen[field] == args[field] for field in _FIELDS):
+        if tools("get_order_details", order_id=order)["status"] not in ("Cancelled", "Completed"):
             tools("cancel_order", order_id=order)
             break
 
@@ -42,7 +53,10 @@ def _cancelled(args: Args, before: Any, result: Any) -> Traces:
 
 
 def _order(tools: Tools, args: Args) -> Any:
-    return tools("get_order_details", order_id=args["order_id"])
+    order = tools("get_order_details", order_id=args["order_id"])
+    known = order if isinstance(order, dict) else {}
+    seen = {field: known.get(field) for field in (*_FIELDS, "status")}
+    return seen | {"in": _status(tools, args)}
 
 
 def _place_again(tools: Tools, args: Args, before: Any, result: Any) -> None:
@@ -50,9 +64,15 @@ def _place_again(tools: Tools, args: Args, before: Any, result: Any) -> None:
         tools("place_order", **{field: before[field] for field in _FIELDS})
 
 
+def _gone(args: Args, before: Any, now: Any) -> Any:
+    return MISSING if before["status"] == now["status"] else {"status": now["status"]}
+
+
 def _open(args: Args, before: Any) -> str:
+    if before["status"] not in ("Cancelled", "Completed") and not before["in"]:
+        return "nobody is logged in who could place it again"
     opened = before["status"] in ("Open", "Cancelled", "Completed")
-    return "" if opened else f"no tool places an order that is {before['status'].lower()}"
+    return "" if opened else f"no tool places an order that is {str(before['status']).lower()}"
 
 
 def _placed_again(args: Args, before: Any, result: Any) -> Traces:
@@ -112,27 +132,32 @@ def _list(tools: Tools, args: Args) -> Any:
     return list(listed)
 
 
-def _take_off(tools: Tools, args: Args, before: Any, result: Any) -> None:
-    """Take off what was put on, and nothing that others put on."""
-    if args["stock"] not in before and args["stock"] in _list(tools, args):
-        tools("remove_stock_from_watchlist", symbol=args["stock"])
-
-
-def _list_if_shown(tools: Tools, args: Args) -> Any:
+def _on_list(tools: Tools, args: Args) -> Any:
+    """Say whether the stock is on the list; None where the list is not shown."""
     try:
-        return _list(tools, args)
+        return args["stock"] in _list(tools, args)
     except WorldError:
         return None
+
+
+def _take_off(tools: Tools, args: Args, before: Any, result: Any) -> None:
+    """Take off what was put on, and nothing that others put on."""
+    if not before and args["stock"] in _list(tools, args):
+        tools("remove_stock_from_watchlist", symbol=args["stock"])
 
 
 def _list_shown(args: Args, before: Any) -> str:
     return "the list cannot be read before the login" if before is None else ""
 
 
+def _list_unshown(args: Args, before: Any, now: Any) -> str:
+    return _list_shown(args, before)
+
+
 def _put_on_list(args: Args, before: Any, now: Any) -> Any:
     if before is None or now is None:
         return UNCLEAR
-    return MISSING if before == now else {"watchlist": now}
+    return MISSING if before == now else {"watchlist": [args["stock"]]}
 
 
 def _list_and_stock(tools: Tools, args: Args) -> Any:
@@ -155,20 +180,26 @@ def _can_return(args: Args, before: Any) -> str:
     return f"{lost[0]} is no stock that could be put on the list again" if lost else ""
 
 
+def _taken_off(args: Args, before: Any, now: Any) -> Any:
+    gone = args["symbol"] in before["list"] and args["symbol"] not in now["list"]
+    return {"status": "removed"} if gone else MISSING
+
+
 def _put_on(tools: Tools, args: Args, before: Any, result: Any) -> None:
-    _restore_list(tools, args, before["list"], result)
+    """Put the stock where it was; what follows it is taken off and put on again.
 
-
-def _restore_list(tools: Tools, args: Args, before: Any, result: Any) -> None:
-    """Take off what is new; what follows a gap is taken off and put on again in the old order."""
+    What others took off or put on meanwhile stays as they left it.
+    """
+    symbol, old = args["symbol"], before["list"]
     now = _list(tools, args)
-    same = next(
-        (n for n, pair in enumerate(zip(before, now, strict=False)) if pair[0] != pair[1]), None
-    )
-    same = min(len(before), len(now)) if same is None else same
-    for stock in now[same:]:
+    if symbol not in old or symbol in now:
+        return
+    later = set(old[old.index(symbol) + 1 :])
+    first = next((n for n, stock in enumerate(now) if stock in later), len(now))
+    moved = now[first:] if first < len(now) else [stock for stock in now if stock not in old]
+    for stock in moved:
         tools("remove_stock_from_watchlist", symbol=stock)
-    for stock in before[same:]:
+    for stock in (symbol, *moved):
         tools("add_to_watchlist", stock=stock)
 
 
@@ -187,12 +218,18 @@ def _log_in(tools: Tools, args: Args, before: Any, result: Any) -> None:
 
 
 TABLE: Final[dict[str, plans.Plan]] = {
-    "place_order": Write(_orders, _cancel, _placed, _cancelled, restores=False),
-    "cancel_order": Write(_order, _place_again, trace=_placed_again, needs=_open, restores=False),
-    "fund_account": Write(_balance, _withdraw, trace=_history, needs=_open_market),
-    "withdraw_funds": Write(_balance, _fund, trace=_history),
-    "add_to_watchlist": Write(_list_if_shown, _take_off, _put_on_list, needs=_list_shown),
-    "remove_stock_from_watchlist": Write(_list_and_stock, _put_on, needs=_can_return),
+    "place_order": Write(_orders, _cancel, _placed, _cancelled, restores=False, guarded=True),
+    "cancel_order": Write(
+        *(_order, _place_again, _gone, _placed_again, _open), restores=False, guarded=True
+    ),
+    "fund_account": Write(_balance, _withdraw, trace=_history, needs=_open_market, guarded=True),
+    "withdraw_funds": Write(_balance, _fund, trace=_history, guarded=True),
+    "add_to_watchlist": Write(
+        *(_on_list, _take_off, _put_on_list), needs=_list_shown, unshown=_list_unshown
+    ),
+    "remove_stock_from_watchlist": Write(
+        *(_list_and_stock, _put_on, _taken_off), needs=_can_return, restores=False
+    ),
     "trading_login": Write(_status, _log_out),
     "trading_logout": Write(_status, _log_in),
     **dict.fromkeys(

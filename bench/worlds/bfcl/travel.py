@@ -25,6 +25,15 @@ def _bookings(tools: Tools, args: Args) -> Any:
     return {key: dict(value) for key, value in history.items()}
 
 
+def _same_flights(tools: Tools, args: Args) -> Any:
+    """Return the bookings of this flight, by this card."""
+    return {
+        key: value
+        for key, value in _bookings(tools, args).items()
+        if all(value.get(field) == args.get(field) for field in _FLIGHT)
+    }
+
+
 def _booked(args: Args, before: Any, now: Any) -> Any:
     fresh = [booking for booking in now if booking not in before]
     if not fresh:
@@ -37,45 +46,40 @@ _FLIGHT: Constant = ("card_id", "travel_date", "travel_from", "travel_to", "trav
 
 def _cancel(tools: Tools, args: Args, before: Any, result: Any) -> None:
     """Cancel this flight; under another number when it was cancelled and booked again meanwhile."""
-    booked = {
-        key: value
-        for key, value in _bookings(tools, args).items()
-        if key not in before and all(value[field] == args[field] for field in _FLIGHT)
-    }
-    booking = result["booking_id"] if result["booking_id"] in booked else list(booked)[-1]
+    booked = [key for key in _same_flights(tools, args) if key not in before]
+    booking = result["booking_id"] if result["booking_id"] in booked else booked[-1]
     tools("cancel_booking", access_token=args["access_token"], booking_id=booking)
 
 
 def _book_again(tools: Tools, args: Args, before: Any, result: Any) -> None:
-    old = before["bookings"][args["booking_id"]]
+    old = before["booking"]
     flight = {field: old[field] for field in _FLIGHT}
     tools("book_flight", access_token=args["access_token"], **flight)
 
 
 def _other_booking(args: Args, before: Any, result: Any) -> Traces:
     """The same flight under another number, at the same price; see `_same_price`."""
-    place, old = f"TravelAPI/booking_record/{args['booking_id']}", before["bookings"]
-    flight = {field: old[args["booking_id"]][field] for field in (*_FLIGHT, "travel_cost")}
+    place, old = f"TravelAPI/booking_record/{args['booking_id']}", before["booking"]
+    flight = {field: old[field] for field in (*_FLIGHT, "travel_cost")}
     again = added("TravelAPI/booking_record/*", must=True, **flight)
     return if_there(place, removed(place), again)
 
 
 def _bookings_and_price(tools: Tools, args: Args) -> Any:
-    """Return the bookings, and what the flight of this one costs today."""
-    bookings = _bookings(tools, args)
-    booking = bookings.get(args["booking_id"])
+    """Return the booking, and what its flight costs today."""
+    booking = _bookings(tools, args).get(args["booking_id"])
     if booking is None or any(field not in booking for field in _FLIGHT):
-        return {"bookings": bookings, "price": None}
+        return {"booking": booking, "price": None}
     flight = {field: booking[field] for field in _FLIGHT if field != "card_id"}
     try:
         cost = tools("get_flight_cost", **flight)["travel_cost_list"]
     except WorldError:
-        return {"bookings": bookings, "price": None}
-    return {"bookings": bookings, "price": cost[0]}
+        return {"booking": booking, "price": None}
+    return {"booking": booking, "price": cost[0]}
 
 
 def _same_price(args: Args, before: Any) -> str:
-    booking = before["bookings"].get(args["booking_id"])
+    booking = before["booking"]
     if booking is None:
         return ""  # the call itself will be answered with an error
     same = before["price"] is not None and before["price"] == booking.get("travel_cost")
@@ -83,7 +87,9 @@ def _same_price(args: Args, before: Any) -> str:
 
 
 def _booking_gone(args: Args, before: Any, now: Any) -> Any:
-    return MISSING if before["bookings"] == now["bookings"] else {"cancel_status": True}
+    # What was not there could not be cancelled, whoever booked it since.
+    gone = before["booking"] not in (None, now["booking"])
+    return {"cancel_status": True} if gone else MISSING
 
 
 def _status(tools: Tools, args: Args) -> Any:
@@ -120,13 +126,14 @@ TABLE: Constant[dict[str, plans.Plan]] = {
         visible=False,
         harmless=True,
     ),
-    "book_flight": Write(_bookings, _cancel, _booked),
+    "book_flight": Write(_same_flights, _cancel, _booked, restores=False, guarded=True),
     "cancel_booking": Write(
         *(_bookings_and_price, _book_again, _booking_gone, _other_booking, _same_price),
         restores=False,
+        guarded=True,
     ),
     "register_credit_card": Final("no tool removes a card", _cards, _registered),
-    "purchase_insurance": Final("no tool cancels an insurance", _balance),
+    "purchase_insurance": Final("no tool cancels an insurance", _balance, guarded=True),
     "set_budget_limit": Final("no tool reads the limit that it replaces"),
     **dict.fromkeys(
         (

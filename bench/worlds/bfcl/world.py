@@ -27,11 +27,18 @@ from bench.worlds.faults import AT_ONCE
 from bench.worlds.world import Args, GoldCall, Task, WorldError
 
 DATA: Final = Path(bfcl_eval.__file__).parent / "data"
-VARIANTS: Final = ("base", "long_context", "miss_func", "miss_param")
+VARIANTS: Final = ("base", "long_context", "miss_func", "miss_param", "composite")
+_UNUSED: Final = DATA / "unused_datasets"
+"""The package keeps the composite tasks here; its own runs no longer use them."""
 _UNNOTICED: Final = {
     *("_api_description", "_random", "_last_modified", "_flight_cost_lookup", "parent"),
     *("long_context", "password", "_initial_config"),
 }
+_CALCULATOR: Final = (
+    *("absolute_value", "add", "divide", "imperial_si_conversion", "logarithm", "max_value"),
+    *("mean", "min_value", "multiply", "percentage", "power", "round_number"),
+    *("si_unit_conversion", "square_root", "standard_deviation", "subtract", "sum_values"),
+)
 _TABLE: Final[dict[str, plans.Plan]] = {
     **files.TABLE,
     **people.TABLE,
@@ -39,6 +46,7 @@ _TABLE: Final[dict[str, plans.Plan]] = {
     **trading.TABLE,
     **travel.TABLE,
     **car.TABLE,
+    **dict.fromkeys(_CALCULATOR, plans.Read()),
 }
 
 
@@ -46,11 +54,22 @@ class Bfcl:
     """Tasks of one variant of the multi-turn benchmark.
 
     Args:
-        variant: base, long_context, miss_func or miss_param.
+        variant: base, long_context, miss_func, miss_param or composite.
     """
 
     secrets = frozenset({"access_token", "password", "client_secret", "refresh_token"})
     patience = AT_ONCE
+    others = (
+        GoldCall("adjustClimateControl", {"temperature": 21.5, "unit": "celsius", "fanSpeed": 70}),
+        GoldCall("adjustClimateControl", {"temperature": 68, "unit": "fahrenheit", "mode": "cool"}),
+        GoldCall("follow_user", {"username_to_follow": "alice"}),
+        GoldCall("follow_user", {"username_to_follow": "zoe"}),
+        GoldCall("unfollow_user", {"username_to_unfollow": "alice"}),
+        GoldCall("unfollow_user", {"username_to_unfollow": "bob"}),
+        GoldCall("logout", {}),
+        GoldCall("releaseBrakePedal", {}),
+        GoldCall("trading_login", {"username": "john", "password": "secret"}),
+    )
 
     def __init__(self, variant: str = "base") -> None:
         self.name = "bfcl" if variant == "base" else f"bfcl-{variant}"
@@ -59,15 +78,17 @@ class Bfcl:
     def tasks(self) -> Sequence[Task]:
         """Return the tasks of the variant."""
         file = f"BFCL_v4_multi_turn_{self._variant}.json"
-        answers = {
-            line["id"]: line["ground_truth"] for line in _lines(DATA / "possible_answer" / file)
-        }
+        unused = self._variant == "composite"
+        questions = _UNUSED / "question" if unused else DATA
+        known = (_UNUSED if unused else DATA) / "possible_answer" / file
+        answers = {line["id"]: line["ground_truth"] for line in _lines(known)}
         tasks = []
-        for entry in _lines(DATA / file):
+        for entry in _lines(questions / file):
             place = self._place(entry)
             turns = answers[entry["id"]]
-            calls = tuple(_parsed(text, place) for turn in turns for text in turn)
-            tasks.append(Task(self.name, entry["id"], calls, entry))
+            read = [_parsed(text, place) for turn in turns for text in turn]
+            if calls := tuple(call for call in read if call is not None):
+                tasks.append(Task(self.name, entry["id"], calls, entry))
         return tasks
 
     def open(self, task: Task) -> BfclPlace:
@@ -75,8 +96,12 @@ class Bfcl:
         return self._place(task.source)
 
     def plan(self, tool: str) -> plans.Plan:
-        """Return the row of a tool; the calculator's methods and what is not listed are reads."""
-        return _TABLE.get(tool, plans.Read())
+        """Return the row of a tool."""
+        return plans.row(_TABLE, tool)
+
+    def offered(self, task: Task) -> frozenset[str]:
+        """Return the names of the methods of a task's APIs."""
+        return frozenset(self._place(task.source).methods)
 
     def _place(self, entry: dict[str, Any]) -> BfclPlace:
         return BfclPlace(entry, long_context=self._variant == "long_context")
@@ -127,15 +152,24 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines() if line]
 
 
-def _parsed(text: str, place: BfclPlace) -> GoldCall:
-    """Return a recorded call; positional arguments get their names."""
-    node = ast.parse(text, mode="eval").body
+def _parsed(text: str, place: BfclPlace) -> GoldCall | None:
+    """Return a recorded call; positional arguments get their names.
+
+    A few of the composite tasks' texts are no calls: they get None.
+    """
+    try:
+        node = ast.parse(text, mode="eval").body
+    except SyntaxError:
+        return None
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
-        raise TypeError(f"This is no recorded call: {text}")
+        return None
     tool = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
     positional = [ast.literal_eval(item) for item in node.args]
     named = {item.arg or "": ast.literal_eval(item.value) for item in node.keywords}
-    bound = inspect.signature(place.methods[tool]).bind(*positional, **named)
+    try:
+        bound = inspect.signature(place.methods[tool]).bind(*positional, **named)
+    except (KeyError, TypeError):
+        return GoldCall(tool, named)  # it will be answered with an error
     return GoldCall(tool, dict(bound.arguments))
 
 

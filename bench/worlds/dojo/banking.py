@@ -6,7 +6,7 @@ from typing import Any
 from typing import Final as Constant
 
 from bench.worlds import plans
-from bench.worlds.plans import Final, Write
+from bench.worlds.plans import Final, Read, Write
 from bench.worlds.world import Args, Tools
 
 _FIELDS: Constant = ("recipient", "amount", "subject", "date", "recurring")
@@ -51,4 +51,11 @@ TABLE: Constant[dict[str, plans.Plan]] = {
     "send_money": Final("no tool calls money back", _sent),
     "schedule_transaction": Final("no tool cancels a standing order", _orders),
     "update_password": Final("no tool reads the old password"),
+    **dict.fromkeys(
+        (
+            *("get_balance", "get_iban", "get_most_recent_transactions", "get_user_info"),
+            *("get_scheduled_transactions", "read_file"),
+        ),
+        Read(),
+    ),
 }

@@ -11,7 +11,7 @@ from typing import Any
 from typing import Final as Constant
 
 from bench.worlds import plans
-from bench.worlds.plans import MISSING, UNCLEAR, Final, Left, Write
+from bench.worlds.plans import MISSING, UNCLEAR, Final, Left, Read, Write
 from bench.worlds.traces import Traces, added, changed
 from bench.worlds.world import Args, Tools, WorldError
 
@@ -19,8 +19,10 @@ _MAILS: Constant = "inbox/emails/*"
 
 
 def _day(tools: Tools, args: Args) -> Any:
+    """Return the events of this title on that day."""
     day = str(args["start_time"]).split(" ", maxsplit=1)[0]
-    return {item["id_"]: item["status"] for item in tools("get_day_calendar_events", day=day)}
+    events = tools("get_day_calendar_events", day=day)
+    return {item["id_"]: item["status"] for item in events if item["title"] == args["title"]}
 
 
 def _created(args: Args, before: Any, now: Any) -> Any:
@@ -50,6 +52,11 @@ def _cancelled(args: Args, before: Any, result: Any) -> Traces:
 
 def _files(tools: Tools, args: Args) -> Any:
     return [item["id_"] for item in tools("list_files")]
+
+
+def _same_files(tools: Tools, args: Args) -> Any:
+    """Return the files of this name."""
+    return [item["id_"] for item in tools("list_files") if item["filename"] == args["filename"]]
 
 
 def _delete_file(tools: Tools, args: Args, before: Any, result: Any) -> None:
@@ -111,7 +118,7 @@ TABLE: Constant[dict[str, plans.Plan]] = {
     "reschedule_calendar_event": Write(_event, _move_back, trace=_mails, needs=_only_mine),
     "cancel_calendar_event": Final("no tool reopens an event", _state),
     "add_calendar_event_participants": Final("no tool takes participants out", _state),
-    "create_file": Write(_files, _delete_file, _created),
+    "create_file": Write(_same_files, _delete_file, _created, restores=False),
     "delete_file": Final("a file that is made again is another one", _files),
     "append_to_file": Final("no tool shortens a file", _content),
     "share_file": Final("no tool withdraws a share", _content),
@@ -121,4 +128,21 @@ TABLE: Constant[dict[str, plans.Plan]] = {
     "reserve_hotel": Final("no tool cancels a reservation; none shows one"),
     "reserve_restaurant": Final("no tool cancels a reservation; none shows one"),
     "reserve_car_rental": Final("no tool cancels a reservation; none shows one"),
+    **dict.fromkeys(
+        (
+            *("get_current_day", "get_day_calendar_events", "get_draft_emails", "get_file_by_id"),
+            *("get_received_emails", "get_sent_emails", "list_files", "search_calendar_events"),
+            *("search_contacts_by_email", "search_contacts_by_name", "search_emails"),
+            *("search_files", "search_files_by_filename", "check_restaurant_opening_hours"),
+            *("get_all_car_rental_companies_in_city", "get_all_hotels_in_city"),
+            *("get_all_restaurants_in_city", "get_car_fuel_options", "get_car_price_per_day"),
+            *("get_car_rental_address", "get_car_types_available", "get_flight_information"),
+            *("get_contact_information_for_restaurants", "get_cuisine_type_for_restaurants"),
+            *("get_dietary_restrictions_for_all_restaurants", "get_hotels_address"),
+            *("get_hotels_prices", "get_price_for_restaurants", "get_rating_reviews_for_hotels"),
+            *("get_rating_reviews_for_car_rental", "get_rating_reviews_for_restaurants"),
+            *("get_restaurants_address", "get_user_information"),
+        ),
+        Read(),
+    ),
 }

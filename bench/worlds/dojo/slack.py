@@ -6,7 +6,7 @@ from typing import Any
 from typing import Final as Constant
 
 from bench.worlds import plans
-from bench.worlds.plans import MISSING, UNCLEAR, Final, Left, Write
+from bench.worlds.plans import MISSING, UNCLEAR, Final, Left, Read, Write
 from bench.worlds.traces import Traces, added
 from bench.worlds.world import Args, Tools, WorldError
 
@@ -58,4 +58,8 @@ TABLE: Constant[dict[str, plans.Plan]] = {
     "post_webpage": Final("no tool takes a page down; to look at it is a visit"),
     "get_webpage": Left(_visit, named=True),
     "download_file": Left(_visit, named=True),
+    **dict.fromkeys(
+        (*("get_channels", "get_users_in_channel", "read_channel_messages", "read_inbox"),),
+        Read(),
+    ),
 }

@@ -57,6 +57,10 @@ class Server:
             raise WorldError(str(payload.get("parsed_content") or payload.get("error") or "error"))
         return payload
 
+    def offered(self) -> frozenset[str]:
+        """Return the names of the server's tools."""
+        return frozenset(tool.name for tool in self._portal.call(self._client.list_tools).tools)
+
     def close(self) -> None:
         """End the server."""
         self._open.close()

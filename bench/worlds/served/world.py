@@ -22,11 +22,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.worlds import plans
-from bench.worlds.served import tasks as task_list
 from bench.worlds.served.server import Server
-from bench.worlds.tau2 import airline, retail
+from bench.worlds.tau2 import airline, retail, task_list
 from bench.worlds.tau2.tasks import recorded
-from bench.worlds.world import Args, Task
+from bench.worlds.world import Args, GoldCall, Task
 
 DOMAINS: Final = ("retail", "airline", "mock")
 _TABLES: Final[dict[str, dict[str, plans.Plan]]] = {
@@ -34,6 +33,8 @@ _TABLES: Final[dict[str, dict[str, plans.Plan]]] = {
     "airline": airline.TABLE,
     "mock": task_list.TABLE,
 }
+_ASIDE: Final = {"reset_state", "get_call_log"}
+"""Tools that are no part of the world."""
 _BESIDES: Final = {"calls", "domain", "task_id"}
 """What a server writes into a state about itself."""
 
@@ -47,6 +48,10 @@ class Served:
 
     secrets: frozenset[str] = frozenset()
     patience = 2.0
+    others = (
+        GoldCall("dismiss_notification", {"notification_id": "notif_1"}),
+        GoldCall("send_certificate", {"user_id": "mia_li_3668", "amount": 100}),
+    )
 
     def __init__(self, domain: str) -> None:
         self.name = f"mcp-{domain}"
@@ -66,8 +71,13 @@ class Served:
         return place
 
     def plan(self, tool: str) -> plans.Plan:
-        """Return the row of a tool; what is not listed is a read."""
-        return _TABLES[self._domain].get(tool, plans.Read())
+        """Return the row of a tool."""
+        return plans.row(_TABLES[self._domain], tool)
+
+    def offered(self, task: Task) -> frozenset[str]:
+        """Return the names of the server's tools, without those for whoever runs it."""
+        del task
+        return _server(self._domain).offered() - _ASIDE
 
     def close(self) -> None:
         """End the server, for whom a program would wait at its end."""
@@ -90,7 +100,8 @@ class ServedPlace:
     def snapshot(self) -> Any:
         """Return the state."""
         state = json.loads(self._file.read_text("utf-8"))
-        return {key: part for key, part in state.items() if key not in _BESIDES}
+        kept = {key: part for key, part in state.items() if key not in _BESIDES}
+        return kept if "db" in kept else {"db": kept}
 
     def fingerprint(self) -> Any:
         """Return something that differs when the state does."""

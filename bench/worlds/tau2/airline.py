@@ -11,7 +11,7 @@ from typing import Any
 from typing import Final as Constant
 
 from bench.worlds import plans
-from bench.worlds.plans import MISSING, UNCLEAR, Final, Write
+from bench.worlds.plans import MISSING, UNCLEAR, Final, Read, Write
 from bench.worlds.traces import Traces, added, grew
 from bench.worlds.world import Args, Tools, WorldError
 
@@ -139,4 +139,12 @@ TABLE: Constant[dict[str, plans.Plan]] = {
     ),
     "cancel_reservation": Final("no tool reopens a cancelled booking", _booking),
     "send_certificate": Final("no tool withdraws a certificate", _methods),
+    **dict.fromkeys(
+        (
+            *("calculate", "get_flight_status", "get_reservation_details", "get_user_details"),
+            *("list_all_airports", "search_direct_flight", "search_onestop_flight"),
+            "transfer_to_human_agents",
+        ),
+        Read(),
+    ),
 }

@@ -6,7 +6,7 @@ from typing import Any
 from typing import Final as Constant
 
 from bench.worlds import plans
-from bench.worlds.plans import Final, Write
+from bench.worlds.plans import Final, Read, Write
 from bench.worlds.world import Args, Tools
 
 
@@ -38,4 +38,12 @@ TABLE: Constant[dict[str, plans.Plan]] = {
     "return_delivered_order_items": Final("no tool takes a return back", _order),
     "modify_pending_order_items": Final("an order's items can be modified once", _order),
     "modify_pending_order_payment": Final("an order's payment can be modified once", _order),
+    **dict.fromkeys(
+        (
+            *("calculate", "find_user_id_by_email", "find_user_id_by_name_zip", "get_item_details"),
+            *("get_order_details", "get_product_details", "get_user_details"),
+            *("list_all_product_types", "transfer_to_human_agents"),
+        ),
+        Read(),
+    ),
 }

@@ -12,7 +12,7 @@ from typing import Any
 from typing import Final as Constant
 
 from bench.worlds import plans
-from bench.worlds.plans import Final, Left, Write
+from bench.worlds.plans import Final, Left, Read, Write
 from bench.worlds.traces import Traces, changed
 from bench.worlds.world import Args, Tools
 
@@ -106,9 +106,14 @@ def _flight_mode(tools: Tools, args: Args) -> Any:
 
 
 def _flight_mode_back(tools: Tools, args: Args, before: Any, result: Any) -> None:
+    """Flying cuts the tunnel: it is opened again where it was open before that."""
+    now = _flight_mode(tools, args)
+    if now["mode"] == before["mode"]:
+        return
+    tools("toggle_airplane_mode")
     if _flight_mode(tools, args)["mode"] != before["mode"]:
-        tools("toggle_airplane_mode")
-    if before["vpn"]:
+        raise RuntimeError("The flight mode did not go back to what it was.")
+    if now["vpn"] or (before["vpn"] and before["mode"] == "OFF"):
         tools("connect_vpn")
 
 
@@ -127,6 +132,29 @@ def _tunnel(args: Args, before: Any, result: Any) -> Traces:
     place = "phone/device/vpn_details"
     parts = [changed(f"{place}/{field}", value) for field, value in _TUNNEL.items()]
     return (changed(place, _TUNNEL), *parts)
+
+
+def _disconnect(tools: Tools, args: Args, before: Any, result: Any) -> None:
+    if "ON and connected" not in before:
+        tools("disconnect_vpn")
+
+
+def _wifi(tools: Tools, args: Args) -> Any:
+    return {
+        "wifi": tools("check_wifi_status"),
+        "flying": _field("check_network_status", "Airplane Mode")(tools, args),
+    }
+
+
+def _known_network(args: Args, before: Any) -> str:
+    """Switched off and on again, the phone is in no network."""
+    lost = "connected to '" in before["wifi"] and before["flying"] == "OFF"
+    return "the phone would not find back to its wireless network" if lost else ""
+
+
+def _wifi_back(tools: Tools, args: Args, before: Any, result: Any) -> None:
+    if _wifi(tools, args) != before:
+        tools("toggle_wifi")
 
 
 def _mode_back(tools: Tools, args: Args, before: Any, result: Any) -> None:
@@ -180,7 +208,9 @@ TABLE: Constant[dict[str, plans.Plan]] = {
     "reseat_sim_card": Left(
         lambda args: (changed("phone/device/sim_card_missing", False), *_changed(*_READINGS))
     ),
-    "toggle_airplane_mode": Write(_flight_mode, _flight_mode_back, trace=_flight_mode_trace),
+    "toggle_airplane_mode": Write(
+        _flight_mode, _flight_mode_back, trace=_flight_mode_trace, restores=False
+    ),
     "toggle_data": _switch("toggle_data", _field("check_network_status", "Mobile Data Enabled")),
     "toggle_roaming": _switch(
         "toggle_roaming", _field("check_network_status", "Data Roaming Enabled")
@@ -205,4 +235,19 @@ TABLE: Constant[dict[str, plans.Plan]] = {
         again=True,
     ),
     "reboot_device": Write(_access, _access_back, trace=_access_trace),
+    "connect_vpn": Write(_text("check_vpn_status"), _disconnect),
+    "set_apn_settings": Write(_access, _access_back, trace=_access_trace),
+    "toggle_wifi": Write(_wifi, _wifi_back, needs=_known_network),
+    **dict.fromkeys(
+        (
+            *("can_send_mms", "check_apn_settings", "check_app_permissions", "check_app_status"),
+            *("check_data_restriction_status", "check_installed_apps", "check_status_bar"),
+            *("check_network_mode_preference", "check_network_status", "check_payment_request"),
+            *("check_sim_status", "check_vpn_status", "check_wifi_calling_status"),
+            *("check_wifi_status", "get_bills_for_customer", "get_customer_by_id"),
+            *("get_customer_by_name", "get_customer_by_phone", "get_data_usage"),
+            *("get_details_by_id", "run_speed_test", "transfer_to_human_agents"),
+        ),
+        Read(),
+    ),
 }

@@ -24,19 +24,27 @@ from pydantic import BaseModel
 
 from bench.worlds import plans
 from bench.worlds.faults import AT_ONCE
-from bench.worlds.tau2 import airline, retail, telecom
+from bench.worlds.standing import unpickled
+from bench.worlds.tau2 import airline, retail, task_list, telecom
 from bench.worlds.tau2.tasks import recorded
-from bench.worlds.world import Args, Task, WorldError
+from bench.worlds.world import Args, GoldCall, Task, WorldError
 
 logger.remove()
 logger.add(sys.stderr, level="CRITICAL")
 
-DOMAINS: Final = ("retail", "airline", "telecom")
+DOMAINS: Final = ("retail", "airline", "telecom", "mock")
+_MODELS: Final = {
+    "retail": "RetailDB",
+    "airline": "FlightDB",
+    "telecom": "TelecomDB",
+    "mock": "MockDB",
+}
 _DATA: Final = Path(tau2.__file__).parent / "data" / "tau2" / "domains"
 _TABLES: Final[dict[str, dict[str, plans.Plan]]] = {
     "retail": retail.TABLE,
     "airline": airline.TABLE,
     "telecom": telecom.TABLE,
+    "mock": task_list.TABLE,
 }
 
 
@@ -44,15 +52,23 @@ class Tau2:
     """The tasks of one domain.
 
     Args:
-        domain: retail, airline or telecom.
+        domain: retail, airline, telecom or mock.
         split: which of the domain's sets of tasks.
     """
 
     secrets: frozenset[str] = frozenset()
     patience = AT_ONCE
+    others = (
+        GoldCall("connect_vpn", {}),
+        GoldCall("toggle_wifi", {}),
+        GoldCall("set_apn_settings", {"apn_settings": {"apn_name": "mms"}}),
+        GoldCall("suspend_line", {"customer_id": "C1001", "line_id": "L1002", "reason": "asked"}),
+        GoldCall("suspend_line", {"customer_id": "C1001", "line_id": "L1001", "reason": "asked"}),
+        GoldCall("disable_roaming", {"customer_id": "C1001", "line_id": "L1002"}),
+    )
 
     def __init__(self, domain: str, split: str = "base") -> None:
-        self.name = f"tau2-{domain}"
+        self.name = f"tau2-{domain}" if split == "base" else f"tau2-{domain}-{split}"
         self._domain, self._split = domain, split
 
     def tasks(self) -> Sequence[Task]:
@@ -64,8 +80,12 @@ class Tau2:
         return Tau2Place(self._domain, task.source)
 
     def plan(self, tool: str) -> plans.Plan:
-        """Return the row of a tool; what is not listed is a read."""
-        return _TABLES[self._domain].get(tool, plans.Read())
+        """Return the row of a tool."""
+        return plans.row(_TABLES[self._domain], tool)
+
+    def offered(self, task: Task) -> frozenset[str]:
+        """Return the names of the company's tools and of the customer's."""
+        return self.open(task).offered()
 
 
 class Tau2Place:
@@ -73,7 +93,7 @@ class Tau2Place:
 
     def __init__(self, domain: str, entry: dict[str, Any]) -> None:
         module = import_module(f"tau2.domains.{domain}.environment")
-        databases = {name: pickle.loads(image) for name, image in _images(domain).items()}
+        databases = {name: unpickled(image) for name, image in _images(domain).items()}
         self._environment = module.get_environment(**databases)
         initial = entry.get("initial_state") or {}
         task = import_module("tau2.data_model.tasks")
@@ -83,6 +103,11 @@ class Tau2Place:
             initialization_actions=state.initialization_actions,
             message_history=[],
         )
+
+    def offered(self) -> frozenset[str]:
+        """Return the names of the tools."""
+        kits = (self._environment.tools, self._environment.user_tools)
+        return frozenset(name for kit in kits if kit is not None for name in kit.get_tools())
 
     def call(self, tool: str, args: Args) -> Any:
         """Call a tool of the company's or of the customer's."""
@@ -119,7 +144,7 @@ def _images(domain: str) -> dict[str, bytes]:
 
 
 def _databases(domain: str) -> dict[str, Any]:
-    model = {"retail": "RetailDB", "airline": "FlightDB", "telecom": "TelecomDB"}[domain]
+    model = _MODELS[domain]
     utils = import_module(f"tau2.domains.{domain}.utils")
     found = {"db": getattr(import_module(f"tau2.domains.{domain}.data_model"), model)}
     loaded = {"db": found["db"].load(getattr(utils, f"{domain.upper()}_DB_PATH"))}
