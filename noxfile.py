@@ -243,6 +243,8 @@ def worlds(session: nox.Session) -> None:
     session.run("python", "-m", "bench.worlds", *(session.posargs or few))
     if not session.posargs:
         session.run("python", "-m", "bench.worlds.mutants", "tau2-telecom", "mcp-mock")
+        rows = ("bfcl", "tau2-telecom", "mcp-mock", "--tasks", "30")
+        session.run("python", "-m", "bench.worlds.evidence", *rows)
 
 
 @nox.session(tags=["full"])
@@ -252,6 +254,7 @@ def all_worlds(session: nox.Session) -> None:
     install_worlds(session, *more, packages=[CORE, "packages/agent-saga-langgraph"])
     session.run("python", "-m", "bench.worlds", "--runs", "40", *session.posargs)
     session.run("python", "-m", "bench.worlds", "--runs", "10", "--present", *session.posargs)
+    session.run("python", "-m", "bench.worlds", "--runs", "4", "--mixed", "300", *session.posargs)
     session.run("python", "-m", "bench.worlds.graph", "bfcl", "tau2-telecom", "dojo-slack")
     session.run("python", "-m", "bench.worlds.rogue")
     session.run("python", "-m", "bench.worlds.mutants")

@@ -24,6 +24,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -99,14 +100,17 @@ def main(arguments: list[str]) -> int:
     seed = options.seed
     print(f"--seed {seed}", flush=True)
     outcomes: list[Outcome] = []
-    for name in options.world or worlds():
+    chosen = options.world or [*worlds()]
+    tasks = {name: _tasks(opened(name), options) for name in chosen}
+    _all_known(tasks, options)
+    for name in chosen:
         began = time.monotonic()
-        world = worlds()[name]()
-        outcomes += _runs(world, options, random.Random(f"{seed} {name}"))
+        outcomes += _runs(opened(name), tasks[name], options, random.Random(f"{seed} {name}"))
         print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     print(table(outcomes))
     if options.json:
         said = {"kind": "runs", "seed": seed, "each": options.runs, "present": options.present}
+        said |= {"mixed": options.mixed} if options.mixed else {}
         keep(options.json, outcomes, said)
     wrong = [one for one in outcomes if faulty(one)]
     for one in wrong[:10]:
@@ -152,15 +156,44 @@ def _line(world: str, model: str, row: measures.Row) -> str:
     return _LINE.format(*cells)
 
 
-def _runs(world: World, options: argparse.Namespace, rng: random.Random) -> Iterator[Outcome]:
+@cache
+def opened(name: str) -> World:
+    """Return a world, the same one each time; say what to do where its package is not there."""
+    try:
+        return worlds()[name]()
+    except ModuleNotFoundError as error:
+        raise SystemExit(
+            f"{name}: {error.name} is not installed here.\n"
+            f"  To do: run `nox -s all_worlds -- {name}`, which installs what the worlds need."
+        ) from error
+
+
+def _tasks(world: World, options: argparse.Namespace) -> list[Task]:
     known = mixed(world, options.mixed, options.seed) if options.mixed else world.tasks()
     tasks = [one for one in known if not options.task or one.name in options.task]
-    if options.at is not None:
-        tasks = [one for one in tasks if options.at < len(one.calls)]
-    if not tasks:
-        names = ", ".join(options.task) or "any"
-        raise SystemExit(f"{world.name}: no task ({names}) has a call number {options.at or 0}")
-    for model in options.fault or faults.MEANING:
+    return [one for one in tasks if options.at is None or options.at < len(one.calls)]
+
+
+def _all_known(tasks: dict[str, list[Task]], options: argparse.Namespace) -> None:
+    """End this where a task that was asked for is in none of the worlds, or nothing is left."""
+    found = {task.name for some in tasks.values() for task in some}
+    unknown = [name for name in options.task if name not in found]
+    if not unknown and found:
+        return
+    number = "" if options.at is None else f" with a call number {options.at}"
+    example = next((task.name for name in tasks for task in opened(name).tasks()), "")
+    print(
+        f"No task {', '.join(unknown) or 'at all'}{number} in {', '.join(tasks)}.\n"
+        f"  To do: name tasks as their package does, for example {example}.",
+        file=sys.stderr,
+    )
+    raise SystemExit(2)
+
+
+def _runs(
+    world: World, tasks: list[Task], options: argparse.Namespace, rng: random.Random
+) -> Iterator[Outcome]:
+    for model in options.fault or faults.MEANING if tasks else ():
         for task, at in _chosen(world, tasks, model, options, rng):
             yield one_run(world, task, model, at, present=options.present)
 
@@ -218,16 +251,31 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.worlds", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("world", nargs="*", choices=[*worlds(), []], help="only these worlds")
-    parser.add_argument("--runs", type=int, default=_FEW, help="runs of each world and fault")
+    parser.add_argument("--runs", type=_some, default=_FEW, help="runs of each world and fault")
     parser.add_argument("--everything", action="store_true", help="every call of every task")
-    parser.add_argument("--mixed", type=int, help="so many tasks that nobody recorded; see `mixed`")
+    parser.add_argument(
+        "--mixed", type=_some, help="so many tasks that nobody recorded; see `mixed`"
+    )
     parser.add_argument("--task", action="append", default=[], help="only these tasks")
     parser.add_argument("--fault", action="append", choices=[*faults.MEANING])
     parser.add_argument("--at", type=_number, help="the call that is struck, from 0")
     parser.add_argument("--present", action="store_true", help="the user approves what is wanted")
     parser.add_argument("--seed", type=int, help="repeats a run by its number")
-    parser.add_argument("--json", metavar="FILE", help="write every outcome")
+    parser.add_argument("--json", metavar="FILE", type=_writable, help="write every outcome")
     return parser
+
+
+def _some(text: str) -> int:
+    if not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text} is no number of runs or tasks, from 1")
+    return int(text)
+
+
+def _writable(text: str) -> str:
+    """Look before hours of runs, and not after them, whether their file can be written."""
+    if not Path(text).resolve().parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {Path(text).resolve().parent}")
+    return text
 
 
 def _number(text: str) -> int:

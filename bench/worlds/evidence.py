@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
 from bench.worlds import judging, plans
-from bench.worlds.__main__ import worlds
+from bench.worlds.__main__ import opened, worlds
 from bench.worlds.world import Given, GoldCall, Place, Task, World, WorldError
 
 KEPT: Final = Path(__file__).with_name("evidence.md")
@@ -196,7 +196,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     rows, wrong = [], []
     for name in options.world or worlds():
-        world = worlds()[name]()
+        world = opened(name)
         tasks = list(world.tasks())[: options.tasks]
         wrong += [f"{name} {tool}: it has no row" for tool in unlisted(world, tasks[:_LISTED])]
         found = observed(world, tasks)

@@ -27,7 +27,7 @@ from langchain_core.tools import StructuredTool
 from agent_saga import Compensation, SagaAborted
 from agent_saga_langgraph import last_report, saga_agent, wrap_tool
 from bench.worlds import faults, plans
-from bench.worlds.__main__ import faulty, keep, table, worlds
+from bench.worlds.__main__ import faulty, keep, opened, table, worlds
 from bench.worlds.declaring import Declared, User
 from bench.worlds.faults import GaveUp, Struck
 from bench.worlds.outcome import Outcome, judged, seen
@@ -155,7 +155,7 @@ def main(arguments: list[str]) -> int:
     print(f"--seed {seed}", flush=True)
     outcomes = []
     for name in options.world or ("bfcl",):
-        world = worlds()[name]()
+        world = opened(name)
         rng, tasks = random.Random(f"{seed} {name}"), world.tasks()
         for model in MODELS:
             for _ in range(options.runs):

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bench.worlds import faults, plans
-from bench.worlds.__main__ import worlds
+from bench.worlds.__main__ import opened, worlds
 from bench.worlds.declaring import Declared
 from bench.worlds.later import Later
 from bench.worlds.running import Run
@@ -154,7 +154,7 @@ def main(arguments: Sequence[str]) -> int:
     logging.getLogger("agent_saga").setLevel(logging.CRITICAL)
     wrong = 0
     for name in options.world or worlds():
-        rows = broken(worlds()[name](), options.calls)
+        rows = broken(opened(name), options.calls)
         never = [tool for tool, row in rows.items() if not row.calls]
         tried = sum(row.calls for row in rows.values())
         print(f"{name}: {len(rows) - len(never)} tools, {tried} calls, each broken three times")

@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.worlds import faults, judging, plans
-from bench.worlds.__main__ import worlds
+from bench.worlds.__main__ import opened, worlds
 from bench.worlds.faults import GaveUp, Struck
 from bench.worlds.measures import Share
 from bench.worlds.outcome import started
@@ -167,7 +167,7 @@ def main(arguments: list[str]) -> int:
     print(f"--seed {seed}", flush=True)
     told: list[dict[str, Any]] = []
     for name in options.world or ("bfcl", "dojo-banking"):
-        world = worlds()[name]()
+        world = opened(name)
         runs = _drawn(world, options.runs, random.Random(f"{seed} {name}"))
         for who in options.who or (*PEERS, OURS, APPROVED):
             if who in PEERS and importlib.util.find_spec(who) is None:

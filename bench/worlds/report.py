@@ -2,10 +2,11 @@
 
     python -m bench.worlds --runs 40 --json runs.json
     python -m bench.worlds --runs 10 --present --json present.json
+    python -m bench.worlds bfcl tau2-telecom --mixed 300 --json mixed.json
     python -m bench.worlds.graph bfcl tau2-telecom dojo-slack --json graph.json
     python -m bench.worlds.rogue --json rogue.json
     python -m bench.worlds.peers --json peers.json
-    python -m bench.worlds.report runs.json present.json graph.json rogue.json peers.json
+    python -m bench.worlds.report runs.json present.json mixed.json graph.json rogue.json peers.json
 
 Each file says itself what it is. Several of one kind, each from an environment or a process of its
 own, are given one after the other.
@@ -62,12 +63,15 @@ def main(arguments: list[str]) -> int:
 
 
 def read(files: Iterable[Path]) -> Kept:
-    """Return what files hold, by kind; runs that a user approved are a kind of their own."""
+    """Return what files hold, by kind.
+
+    Runs that a user approved are a kind of their own, and so are those of tasks nobody recorded.
+    """
     kept: Kept = defaultdict(list)
     for file in files:
         counted = json.loads(file.read_text("utf-8"))
         kind = "present" if counted.get("present") else counted["kind"]
-        kept[kind].append(counted)
+        kept["mixed" if counted.get("mixed") else kind].append(counted)
     return kept
 
 
@@ -82,6 +86,8 @@ def page(kept: Kept, peers: list[dict[str, Any]]) -> str:
         parts += _absent(kept["runs"])
     if kept["present"]:
         parts += [words.PRESENT, *_part(kept["present"], "bench.worlds --present")]
+    if kept["mixed"]:
+        parts += [words.MIXED, *_part(kept["mixed"], _mixed_command(kept["mixed"]))]
     if kept["graph"]:
         parts += [words.GRAPH, *_part(kept["graph"], "bench.worlds.graph")]
     if kept["rogue"]:
@@ -109,6 +115,10 @@ def _absent(files: list[dict[str, Any]]) -> list[str]:
         words.CROSSED,
         _crossed(outcomes),
     ]
+
+
+def _mixed_command(files: list[dict[str, Any]]) -> str:
+    return f"bench.worlds --mixed {files[0]['mixed']}"
 
 
 def _part(files: list[dict[str, Any]], program: str) -> list[str]:

@@ -44,8 +44,14 @@ PRESENT: Final = """## With a user who approves
 The same with somebody who approves what the task wants, so that nothing is refused and calls that
 nothing takes back are made. After a failed run they stand, and the report has to say so: to be
 clean then counts as false. What has to stand is what such a call was seen to change when it was
-made. Undoing halts at a step whose inverse cannot do its work, as the library does unless told
-otherwise; what is then left before it is told, and is not within what was declared.
+made. A call that could be undone at another time, but not as things are, is one of these.
+"""
+
+MIXED: Final = """## Tasks that nobody recorded
+
+The same with trajectories made out of recorded ones: calls of other tasks are put in, left out,
+repeated and exchanged, so that many are answered with errors, and some call tools that no recorded
+task calls. The tables were not tuned to them.
 """
 
 GRAPH: Final = """## Through a framework

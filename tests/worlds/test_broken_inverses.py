@@ -21,6 +21,7 @@ class Shop:
 
     def __init__(self):
         self.state = {"orders": {}, "next": 1, "wishes": ["lamp"], "visits": 0, "letters": 0}
+        self.state["label"] = "shop"
 
     def call(self, tool, args):
         return getattr(self, tool)(**args)
@@ -58,6 +59,12 @@ class Shop:
 
     def letters(self):
         return self.state["letters"]
+
+    def labelled(self):
+        return self.state["label"]
+
+    def name(self, label):
+        self.state["label"] = label
 
     def snapshot(self):
         return copy.deepcopy(self.state)
@@ -216,3 +223,34 @@ def test_an_inverse_that_writes_the_whole_list_back_is_collateral():
     world = World(wish=plans.Write(wishes, write_back))
     assert run_beside(world, task, 0).collateral == 1
     assert run_beside(World(), task, 0).collateral == 0
+
+
+def test_two_sagas_may_number_what_they_make_otherwise_than_one_alone():
+    told = run_beside(World(), replace(TASK, calls=(CALLS[0], CALLS[2])), 0)
+    assert (told.clean, told.declared, told.collateral) == (True, True, 0)
+
+
+def test_two_who_say_what_one_place_holds_are_no_pair():
+    def label(tools, args):
+        return tools("labelled")
+
+    def back(tools, args, before, result):
+        tools("name", label=before)
+
+    first, second = (GoldCall("name", {"label": text}) for text in ("old", "new"))
+    task = Task("shop", "three", (first, second))
+    world = World(name=plans.Write(label, back), labelled=plans.Read())
+    world.tasks = lambda: [task]
+    assert partner(world, task, 0) is None
+
+
+def test_an_error_that_nothing_here_raises_is_no_end_of_a_run():
+    class Odd(World):
+        def open(self, task):
+            shop = super().open(task)
+            shop.visit = lambda: 1 / 0
+            return shop
+
+    told = Run(Odd(), TASK, faults.NONE, 0, present=True).outcome()
+    assert "ZeroDivisionError" in str(told.broken)
+    assert faulty(told)

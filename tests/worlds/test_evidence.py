@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 
 from bench.worlds import plans
-from bench.worlds.evidence import observed, table
+from bench.worlds.evidence import observed, table, unlisted
 from bench.worlds.traces import changed
-from bench.worlds.world import GoldCall, Task
+from bench.worlds.world import GoldCall, Task, WorldError
 
 
 class Place:
@@ -42,8 +42,19 @@ class Shelf:
         del task
         return Place()
 
+    def offered(self, task):
+        del task
+        return frozenset({"put", "look", "take"})
+
     def plan(self, tool):
         return self.rows.get(tool, plans.Read())
+
+
+class Unlisted(Shelf):
+    """A world whose table says nothing about some of its tools."""
+
+    def plan(self, tool):
+        return plans.row(self.rows, tool)
 
 
 TASK = Task("shelf", "one", (GoldCall("put", {"what": "lamp"}), GoldCall("look", {})))
@@ -91,3 +102,15 @@ def test_the_table_shows_what_was_seen():
     rows = table("shelf", observed(Shelf(put=plans.Write(nothing, take)), [TASK]))
     assert "| shelf | put | Write | 1 | 1 | `shelf/+/lamp` | 1 |  |" in rows
     assert "| shelf | look | Read | 1 | 1 | `visits` |  |  |" in rows
+
+
+def test_a_tool_that_no_recorded_task_calls_needs_a_row_too():
+    assert unlisted(Unlisted(put=plans.Read(), look=plans.Read()), [TASK]) == ["take"]
+
+
+def test_a_call_that_is_made_though_its_look_is_refused_is_found():
+    def refused(tools, args):
+        raise WorldError("log in first")
+
+    row = plans.Write(refused, take, guarded=True)
+    assert "whose look was refused" in str(wrong(put=row, look=plans.Read())["put"])

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from bench.worlds import faults
-from bench.worlds.__main__ import faulty, keep, main, table
+from bench.worlds.__main__ import faulty, keep, main, opened, table
 from bench.worlds.measures import row
 from bench.worlds.outcome import Outcome
 from bench.worlds.report import chart, page, read
+from bench.worlds.world import GoldCall, Task
 
 WELL = {
     "world": "shop",
@@ -51,6 +53,7 @@ def test_what_must_never_be_is_a_fault():
     assert faulty(outcome(doubles=1))
     assert faulty(outcome(collateral=1))
     assert faulty(outcome(settled=False))
+    assert faulty(outcome(broken=["KeyError('id')"]))
     assert not faulty(outcome(repeats=1))
 
 
@@ -73,6 +76,7 @@ def test_every_part_is_on_the_page(tmp_path):
     said = {"kind": "runs", "seed": 1, "each": 4, "present": False}
     keep(str(tmp_path / "runs"), runs, said)
     keep(str(tmp_path / "present"), runs, said | {"present": True})
+    keep(str(tmp_path / "mixed"), runs, said | {"mixed": 9})
     keep(str(tmp_path / "graph"), runs, {"kind": "graph", "seed": 2, "each": 3})
     rogue = {"kind": "rogue", "seed": 1, "suites": [SUITE | TWINS]}
     (tmp_path / "rogue").write_text(json.dumps(rogue))
@@ -82,6 +86,7 @@ def test_every_part_is_on_the_page(tmp_path):
     text = page(kept, peers["peers"])
     assert "`python -m bench.worlds shop bank --runs 4 --seed 1`" in text
     assert "`python -m bench.worlds.graph shop bank --runs 3 --seed 2`" in text
+    assert "`python -m bench.worlds --mixed 9 shop bank --runs 4 --seed 1`" in text
     assert "| world | before | after |" in text
     assert "| bank | 0/1/1 of 1, 0+0 |  |" in text
     assert "| chat | 3 | 1 | 9 | 88.9 (57-98) | 7 | injection_task_3 (1) | 4 |" in text
@@ -108,3 +113,36 @@ def test_a_number_that_no_call_has_is_refused(at, capsys):
     with pytest.raises(SystemExit):
         main(["--at", at, "bfcl"])
     assert f"{at} is no number of a call" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--runs", "--mixed"])
+@pytest.mark.parametrize("many", ["0", "-3", "few"])
+def test_no_runs_or_tasks_at_all_are_refused(option, many, capsys):
+    with pytest.raises(SystemExit):
+        main([option, many, "bfcl"])
+    assert f"{many} is no number of runs" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_not_there_is_told_before_the_runs(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["--json", str(tmp_path / "no" / "out.json"), "bfcl"])
+    assert "there is no folder" in capsys.readouterr().err
+
+
+def test_an_unknown_task_is_told_with_an_example(monkeypatch, capsys):
+    shop = SimpleNamespace(tasks=lambda: [Task("bfcl", "one", (GoldCall("order", {}),))])
+    monkeypatch.setattr("bench.worlds.__main__.opened", lambda name: shop)
+    for asked in (["--task", "two"], ["--task", "one", "--task", "two"], ["--at", "7"]):
+        with pytest.raises(SystemExit) as ended:
+            main([*asked, "bfcl"])
+        assert ended.value.code == 2
+        assert "for example one" in capsys.readouterr().err
+
+
+def test_a_world_without_its_package_says_what_to_do(monkeypatch):
+    def missing(name):
+        raise ModuleNotFoundError(name="tau9")
+
+    monkeypatch.setattr("bench.worlds.__main__.worlds", lambda: {"far": lambda: missing("far")})
+    with pytest.raises(SystemExit, match=r"far: tau9 is not installed here(.|\n)*nox"):
+        opened("far")
