@@ -8,7 +8,9 @@ from typing import Annotated, TypedDict
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import ToolRetryMiddleware
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.tools import tool
 from langgraph.graph import START, StateGraph
 from scripted import Scripted, call
 
@@ -16,6 +18,7 @@ from agent_saga import SagaAborted
 from agent_saga.errors import ReplayConflict
 from agent_saga_langgraph import (
     last_report,
+    read_only,
     safe_tool,
     saga_agent,
     saga_run,
@@ -177,3 +180,47 @@ def test_of_several_that_are_tried_again_each_keeps_its_own(desk):
     assert sorted(result["log"]) == [1, 2, 3]
     assert desk.shop.world.applications() == 3
     assert not last_report().notes
+
+
+# --- a tool that is called again ------------------------------------------------------------------
+
+
+def calls_again(shop, outer):
+    middleware = [ToolRetryMiddleware(max_retries=3, initial_delay=0.0, on_failure="error")]
+    model = Scripted(script=[[call(outer.__name__, item="seat")], "done"])
+    agent = create_agent(model, [tool(outer)], middleware=middleware)
+    return saga_agent(agent, shop.kit, tools={outer.__name__: read_only()})
+
+
+@pytest.mark.guarantee("LANGGRAPH-1")
+@pytest.mark.parametrize("on_a_loop", [False, True])
+def test_what_a_tool_calls_that_a_middleware_calls_again_is_done_once(desk, on_a_loop):
+    def outer(item: str) -> int:
+        """Book by another tool."""
+        booked = desk.book(item)
+        desk.fail()
+        return booked + desk.book(item)
+
+    async def aouter(item: str) -> int:
+        """Book by another tool."""
+        booked = (await desk.tool.ainvoke({"item": item}))["id"]
+        desk.fail()
+        return booked + (await desk.tool.ainvoke({"item": item}))["id"]
+
+    agent = calls_again(desk.shop, aouter if on_a_loop else outer)
+    result = asyncio.run(agent.ainvoke(PROMPT)) if on_a_loop else agent.invoke(PROMPT)
+    assert result["messages"][-2].text == "3"
+    assert desk.shop.world.applications() == 2
+
+
+def test_what_it_does_not_call_again_is_told(desk):
+    def outer(item: str) -> int:
+        """Book by another tool."""
+        desk.book(f"{item} {desk.runs}")
+        desk.fail()
+        return desk.runs
+
+    agent = calls_again(desk.shop, outer)
+    agent.invoke(PROMPT)
+    desk.shop.world.assert_stands("seat 0", "seat 1", "seat 2")
+    assert sum("did not repeat" in note for note in last_report().notes) == 2

@@ -22,6 +22,7 @@ Rules of this part, in this order:
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Iterator
@@ -41,8 +42,8 @@ from agent_saga.kit.frameworks.attempts import (
 from agent_saga_langgraph import place as places
 from agent_saga_langgraph.equals import Equals
 from agent_saga_langgraph.place import Mark, Place
+from agent_saga_langgraph.tries import Try, check_tries, tries
 from agent_saga_langgraph.wishes import Asked, History, Wish
-from agent_saga_langgraph.witness import tries
 
 if TYPE_CHECKING:
     from agent_saga.engine.saga import Saga
@@ -75,6 +76,7 @@ class Attempts:
         self._numbered: dict[object, list[tuple[str, Wish, Level]]] = {}
         self._left: set[str] = set()
         self._open: list[Step] = []
+        self._times: dict[str, int] = {}
         for step in tuple(saga.keyed.values()):
             if unsettled(step):
                 self._open.append(step)
@@ -107,7 +109,7 @@ class Attempts:
         """
         place = places.here()
         if place is None:
-            _check_tries(saga, tool)
+            check_tries(saga, tool)
             return None
         with self._lock:
             equals, asked = self._equals(tool.name, mac.hex()), Asked(place, call or "", apart)
@@ -124,7 +126,26 @@ class Attempts:
             if wish.ask(place):
                 self._met(saga, tool.name, wish, place.spot)
             self._left.discard(wish.key)
+            self._times[wish.key] = self._times.get(wish.key, 0) + 1
             return wish.key
+
+    @contextlib.contextmanager
+    def trying(self, key: str | None) -> Iterator[None]:
+        """Know of what a call calls itself that it is called again when this one is.
+
+        Args:
+            key: the call's, as `key` has just returned it.
+        """
+        if key is None:
+            yield
+            return
+        here = Try(key, self._times.get(key, 1))
+        token = tries.set((*tries.get(), here))
+        try:
+            yield
+            here.done = True
+        finally:
+            tries.reset(token)
 
     def _equals(self, tool: str, mac: str) -> Equals:
         return self._wishes.setdefault((tool, mac), Equals())
@@ -293,8 +314,15 @@ class Attempts:
         return [
             tool
             for tool, wish, step in self._steps(saga)
-            if stands(step) and _is_left_out(wish, witness)
+            if stands(step) and (_is_left_out(wish, witness) or self._was_tried_again(wish))
         ]
+
+    def _was_tried_again(self, wish: Wish) -> bool:
+        """Say whether a tool that failed called it, and did not when it was called again."""
+        return bool(wish.tried) and all(
+            any(self._times.get(str(one.of), 1) > one.number and not one.done for one in tried)
+            for tried in wish.tried
+        )
 
     def left_waiting(self, saga: Saga, witness: Witness) -> list[str]:
         """Return the tools of steps that stand in tasks of which a graph that waits knows nothing.
@@ -328,24 +356,6 @@ def _is_left_out(wish: Wish, witness: Witness) -> bool:
         if level is None or level.step > task.done.begun.get(level.graph, level.step):
             return True
     return False
-
-
-def _check_tries(saga: Saga, tool: Tool) -> None:
-    """Refuse a call that a try before this one may have made, where no graph tells its place.
-
-    Raises:
-        ReplayConflict: so it is.
-    """
-    if tool.reversible or all(one.number == 1 for one in tries.get()):
-        return
-    called = [step for step in tuple(saga.steps.values()) if step.tool.name == tool.name]
-    if any(stands(step) and not step.keyed for step in called):
-        raise ReplayConflict(
-            f"{tool.name} was called in something that is tried again (with_retry), and what it "
-            "did before stands; nobody can tell whether it is repeated. It was not run.",
-            fix="Let each try be a boundary: saga_agent(…).with_retry(…); or make it a node of a "
-            "graph with a retry_policy.",
-        )
 
 
 def _is_replaced(turn: Turn) -> bool:

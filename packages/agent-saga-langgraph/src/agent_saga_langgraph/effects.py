@@ -128,7 +128,8 @@ class Effect:
         try:
             attempts_of(scope.saga).save()
             self._check_answer(call)
-            value = call.run()
+            with attempts_of(scope.saga).trying(call.key):
+                value = call.run()
         except LEAVES_A_TOOL as error:
             left: BaseException = self._leaving(held(error))
             question = failure_question(left)
@@ -153,7 +154,8 @@ class Effect:
         try:
             await attempts_of(scope.saga).save_async()
             self._check_answer(call)
-            value = await call.start()
+            with attempts_of(scope.saga).trying(call.key):
+                value = await call.start()
         except LEAVES_A_TOOL as error:
             left: BaseException = self._leaving(held(error))
             question = failure_question(left)

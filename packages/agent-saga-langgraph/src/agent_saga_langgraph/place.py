@@ -24,15 +24,14 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langgraph.runtime import ExecutionInfo, get_runtime
 
+from agent_saga_langgraph.tries import Tries, tries
 from agent_saga_langgraph.witness import (
     CHECKPOINTER,
     Task,
-    Tries,
     Turn,
     inside,
     is_part,
     path,
-    tries,
     turns_at,
 )
 

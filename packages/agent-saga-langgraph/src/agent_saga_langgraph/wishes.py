@@ -14,10 +14,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_saga_langgraph.place import UNCLEAR, Level, Mark, Place, Spot, spot
-from agent_saga_langgraph.witness import tried_apart
+from agent_saga_langgraph.tries import tried_apart
 
 if TYPE_CHECKING:
-    from agent_saga_langgraph.witness import Tries, Turn
+    from agent_saga_langgraph.tries import Tries
+    from agent_saga_langgraph.witness import Turn
 
 
 class History:

@@ -8,8 +8,7 @@ Rules of this part:
 
 - A *turn* is one attempt at one task. The turns round the running code stand in a context variable,
   outermost first; threads, tasks and graphs that are called inside inherit it.
-- What LangChain repeats (`with_retry`) has other runs each time, and the second one is told by its
-  tag. So of what runs are inside, each keeps whose child it is, and in which try.
+- Of what LangChain repeats it sees which try begins; see `tries`.
 - The handler is there inside a boundary only, also where a program gives callbacks of its own.
 - It watches, and decides nothing.
 """
@@ -29,32 +28,13 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.tracers.context import register_configure_hook
 from langgraph.callbacks import GraphCallbackHandler, GraphInterruptEvent, GraphResumeEvent
 
+from agent_saga_langgraph.tries import Tries, Try, number_of, tries
+
 _NODE = "graph:step:"
 """How the tag begins that LangGraph gives the run of a node, and nothing inside the node."""
 _PUSHED = "__pregel_push"
 CHECKPOINTER = "__pregel_checkpointer"
 """Where LangGraph hands down its checkpointer; it is not promised."""
-_RETRY = "retry:attempt:"
-"""How the tag begins that LangChain gives what it runs again; the first try has none."""
-
-
-class Try:
-    """One run inside another, which LangChain may begin again.
-
-    Attributes:
-        of: the run that it is inside; number: which try it is.
-        done: it ended well, and so is not repeated: several may have been begun beside each other.
-    """
-
-    __slots__ = ("done", "number", "of")
-
-    def __init__(self, of: UUID, number: int) -> None:
-        self.of, self.number = of, number
-        self.done = False
-
-
-Tries = tuple[Try, ...]
-"""The runs round the running code, outermost first."""
 
 
 class Called(NamedTuple):
@@ -180,10 +160,6 @@ turns: contextvars.ContextVar[tuple[Turn, ...]] = contextvars.ContextVar(
     "agent_saga_langgraph_turns", default=()
 )
 
-tries: contextvars.ContextVar[Tries] = contextvars.ContextVar(
-    "agent_saga_langgraph_tries", default=()
-)
-
 
 class Witness(GraphCallbackHandler):
     """Watches the tasks of graphs begin and end.
@@ -204,7 +180,7 @@ class Witness(GraphCallbackHandler):
         self._open: dict[UUID, tuple[Turn, ...]] = {}
         self._resumed: set[object] = set()
         self._tries: dict[UUID, Tries] = {}
-        self._last: dict[UUID, int] = {}
+        self._last: dict[object, int] = {}
         self.stops: list[tuple[object, tuple[Turn, ...]]] = []
 
     def on_chain_start(
@@ -258,7 +234,7 @@ class Witness(GraphCallbackHandler):
             self._tries[run] = ()
         else:
             above = self._tries.get(parent)
-            here = Try(parent, _number(tags))
+            here = Try(parent, number_of(tags))
             if here.number > 1:
                 self._last[parent] = here.number
             self._tries[run] = (*(tries.get() if above is None else above), here)
@@ -299,18 +275,6 @@ class Witness(GraphCallbackHandler):
         self._tries.pop(run_id, None)
         self._resumed.discard(run_id)
         return self._open.pop(run_id, ())
-
-
-def _number(tags: Sequence[str]) -> int:
-    """Return which try of something a run is."""
-    numbers = (tag.removeprefix(_RETRY) for tag in tags if tag.startswith(_RETRY))
-    return next((int(number) for number in numbers if number.isdigit()), 1)
-
-
-def tried_apart(one: Tries, other: Tries) -> bool:
-    """Say whether a call was made in a try, and another one in a later try in its place."""
-    later = {each.of: each.number for each in other}
-    return any(later.get(each.of, 1) > each.number and not each.done for each in one)
 
 
 def turns_at(name: str) -> tuple[Turn, ...]:

@@ -1,0 +1,80 @@
+"""In which try of something that is done again the running code is.
+
+Rules of this part:
+
+- What LangChain repeats (`with_retry`) has other runs each time, and a later one is told by its
+  tag. So of what runs are inside, each keeps whose child it is, and in which try; `witness` sees
+  them begin.
+- A tool that failed may be called again, by a middleware: what it calls itself is then in another
+  try of that call.
+- Outside any graph nobody can tell which of several calls a later try repeats: it is refused.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from agent_saga.errors import ReplayConflict
+from agent_saga.kit.frameworks.attempts import stands
+
+if TYPE_CHECKING:
+    from agent_saga.engine.saga import Saga
+    from agent_saga.engine.tool import Tool
+
+_RETRY = "retry:attempt:"
+"""How the tag begins that LangChain gives what it runs again; the first try has none."""
+
+
+class Try:
+    """One run inside another, which LangChain may begin again; or one call of a tool.
+
+    Attributes:
+        of: the run that it is inside, or the step's key; number: which try it is.
+        done: it ended well, and so is not repeated: several may have been begun beside each other.
+    """
+
+    __slots__ = ("done", "number", "of")
+
+    def __init__(self, of: object, number: int) -> None:
+        self.of, self.number = of, number
+        self.done = False
+
+
+Tries = tuple[Try, ...]
+"""The runs round the running code, outermost first."""
+
+tries: contextvars.ContextVar[Tries] = contextvars.ContextVar(
+    "agent_saga_langgraph_tries", default=()
+)
+
+
+def number_of(tags: Sequence[str]) -> int:
+    """Return which try of something a run is."""
+    numbers = (tag.removeprefix(_RETRY) for tag in tags if tag.startswith(_RETRY))
+    return next((int(number) for number in numbers if number.isdigit()), 1)
+
+
+def tried_apart(one: Tries, other: Tries) -> bool:
+    """Say whether a call was made in a try, and another one in a later try in its place."""
+    later = {each.of: each.number for each in other}
+    return any(later.get(each.of, 1) > each.number and not each.done for each in one)
+
+
+def check_tries(saga: Saga, tool: Tool) -> None:
+    """Refuse a call that a try before this one may have made, where no graph tells its place.
+
+    Raises:
+        ReplayConflict: so it is.
+    """
+    if tool.reversible or all(one.number == 1 for one in tries.get()):
+        return
+    called = [step for step in tuple(saga.steps.values()) if step.tool.name == tool.name]
+    if any(stands(step) and not step.keyed for step in called):
+        raise ReplayConflict(
+            f"{tool.name} was called in something that is tried again (with_retry), and what it "
+            "did before stands; nobody can tell whether it is repeated. It was not run.",
+            fix="Let each try be a boundary: saga_agent(…).with_retry(…); or make it a node of a "
+            "graph with a retry_policy.",
+        )
