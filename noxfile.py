@@ -6,7 +6,7 @@ Rules of this part:
   session installs and runs pytest is in `tools/sessions.py`, the wheels are in `tools/wheels.py`.
 - The tag `ci` marks what every change must pass, the tag `full` the whole matrix; the tag `long`
   what takes longest, and starts first; the tag `alone` what must not share the machine with another
-  session.
+  session; the tag `disk` what has its temporary files on a disk in any case.
 - Every environment is installed under `constraints/`, and holds one agent framework at most: what
   frameworks require may conflict. See `tools/places.py`; a session that needs them all is made
   once for each place.
@@ -210,17 +210,18 @@ def guards(session: nox.Session, place: str) -> None:
     session.run("python", "-m", "tools.guards", *wanted, env=environ)
 
 
-@nox.session(tags=["full", "long"], reuse_venv=False)
+@nox.session(tags=["full", "long", "disk"], reuse_venv=False)
 @nox.parametrize("python", PYTHONS, ids=PYTHONS, tags=[[] for _ in PYTHONS[:-1]] + [["ci"]])
 def wheels(session: nox.Session) -> None:
     """Build everything, install the wheels alone, test them with the source out of reach.
 
-    A change is tested so with the newest Python, a release with all.
+    A change is tested so with the newest Python, a release with all; what the tests write is on a
+    disk.
     """
     tested_alone(session)
 
 
-@nox.session(tags=["ci", "full", "alone"])
+@nox.session(tags=["ci", "full", "alone", "disk"])
 def bench(session: nox.Session) -> None:
     """Print all figures beside their bars; counts are exact and judged, times are not."""
     install(session, packages=[CORE])

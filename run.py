@@ -76,7 +76,7 @@ def test(options: argparse.Namespace) -> int:
     environ = _environ(python)
     if options.full:
         environ["AGENT_SAGA_FULL"] = "1"
-    runner = stages.Runner(python, ROOT, folder, environ, bound)
+    runner = stages.Runner(python, ROOT, folder, environ, bound, disk=options.full)
     with environment.locked(folder / "stages.lock"):
         chosen = _chosen(runner.stages("full" if options.full else "ci"), options.stage)
         ready = [stage for stage in chosen if stage.python not in interpreters.missing()]

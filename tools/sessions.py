@@ -96,9 +96,10 @@ def pytest(
     python: str = "python",
     **env: str,
 ) -> None:
-    """Run pytest with all caches outside the repository."""
+    """Run pytest with all caches outside the repository; what a passed test wrote goes with it."""
     folder = caches(session)
     command = [python, "-m", "pytest", "-q", "-o", f"cache_dir={folder / 'pytest'}"]
+    command += ["-o", "tmp_path_retention_policy=failed"]
     if "AGENT_SAGA_RESULTS" in os.environ:
         command.append(f"--junitxml={os.environ['AGENT_SAGA_RESULTS']}/{results}.xml")
     own = {"HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis"), **env}

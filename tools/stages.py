@@ -7,6 +7,8 @@ Rules of this part:
 - What carries the tag `alone` measures, or is a walk of its own: it runs last, with no other stage.
 - One stage more than there are processors runs at a time, up to four: a third of what tests take is
   waiting, for a disk, for another process, for something that must not happen.
+- The temporary files of a stage are in memory where there is enough of it, but on a disk where the
+  stage carries the tag `disk`, or all do; see `tools.memory`.
 - A stage that overruns its bound is ended with all its processes and has failed.
 - A stage that fails without a failing test counts as one failure: the sum is never better than
   the stages.
@@ -24,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tools import processes, results
+from tools import memory, processes, results
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +35,7 @@ JOBS = min(4, (os.cpu_count() or 1) + 1)
 """How many stages run at a time."""
 
 _LOG_LINES = 400
+_KINDS = ("alone", "long", "disk")
 
 
 @dataclass(frozen=True)
@@ -44,12 +47,14 @@ class Stage:
         python: the version that it needs; None for the one that runs nox.
         alone: it runs while no other stage does.
         long: it takes many minutes.
+        disk: its temporary files are on a disk.
     """
 
     name: str
     python: str | None
     alone: bool = False
     long: bool = False
+    disk: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,13 +81,22 @@ class Runner:
         folder: where nox keeps its environments and the stages their logs.
         environ: the environment of every stage.
         bound: seconds that one stage may take.
+        disk: all have their temporary files on a disk.
     """
 
     def __init__(
-        self, python: Path, root: Path, folder: Path, environ: dict[str, str], bound: float
+        self,
+        python: Path,
+        root: Path,
+        folder: Path,
+        environ: dict[str, str],
+        bound: float,
+        *,
+        disk: bool = False,
     ) -> None:
         self._nox = [str(python), "-m", "nox", "--noxfile", str(root / "noxfile.py")]
         self._root, self._folder, self._environ = root, folder, environ
+        self._disk = disk
         self._processes = processes.Group(bound)
 
     def stages(self, tag: str) -> list[Stage]:
@@ -97,7 +111,7 @@ class Runner:
             text=True,
         )
         found = [
-            Stage(item["session"], item["python"], "alone" in item["tags"], "long" in item["tags"])
+            Stage(item["session"], item["python"], *(kind in item["tags"] for kind in _KINDS))
             for item in json.loads(listed.stdout)
         ]
         return sorted(found, key=lambda stage: (stage.alone, not stage.long))
@@ -130,9 +144,12 @@ class Runner:
         found = self._folder / "results" / stage.name
         shutil.rmtree(found, ignore_errors=True)
         found.mkdir(parents=True)
-        environ = {**self._environ, "AGENT_SAGA_RESULTS": str(found)}
         command = [*self._nox, "--envdir", str(self._folder / "nox"), "--session", stage.name]
-        with self._log(stage).open("w", encoding="utf-8") as log:
+        with (
+            self._log(stage).open("w", encoding="utf-8") as log,
+            memory.temporary(on_disk=stage.disk or self._disk) as where,
+        ):
+            environ = {**self._environ, "AGENT_SAGA_RESULTS": str(found), **where}
             code = self._processes.run(command, self._root, environ, log.fileno())
         return Outcome(stage, code, time.monotonic() - began, results.read(found))
 
