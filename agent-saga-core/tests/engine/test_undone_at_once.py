@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import functools
+import random
 import threading
+import time
 
 import pytest
 
 from agent_saga import AgentKit, MemoryWAL, SagaAborted, Settings, compensator, last_report
 from agent_saga.engine import in_hand
+from agent_saga.errors import AgentSagaError
 from agent_saga_testing.waiting import until
 
 
@@ -56,14 +60,14 @@ class Desk:
 def waits(monkeypatch):
     """Tell when somebody waits for an undoing of somebody else; then the inverse may go on."""
     seen = threading.Event()
-    given = in_hand.ended
+    given = in_hand.ended_by
 
-    def ended(going, saga):
+    def ended_by(deadline, going, saga):
         if any(isinstance(one, in_hand.InHand) for one in going):
             seen.set()
-        return given(going, saga)
+        return given(deadline, going, saga)
 
-    monkeypatch.setattr(in_hand, "ended", ended)
+    monkeypatch.setattr(in_hand, "ended_by", ended_by)
     return seen
 
 
@@ -158,3 +162,87 @@ def test_what_does_not_end_in_time_is_not_undone_beside_it():
     desk.released.set()
     desk.thread.join()
     assert desk.stands == ["seat"]
+
+
+class Crowd:
+    """Three savepoints beside the body of their boundary; some of them fail, as a seed has it."""
+
+    def __init__(self, seed):
+        self.dice = random.Random(seed)
+        self.undone, self.stands = [], []
+        self.kit = AgentKit("crowd", wal=MemoryWAL(), settings=Settings(inverse_delay=0.0))
+
+        @compensator("crowd.cancel", idempotent=True)
+        def cancel(item, *, idempotency_key):
+            self.undone.append(item)
+            time.sleep(0.001)  # what an inverse takes: others come meanwhile
+            self.stands.remove(item)
+
+        def book(item):
+            self.stands.append(item)
+            return {"item": item}
+
+        self.book = self.kit.safe_tool(book, "COMPENSABLE", compensate=cancel.using(item="$.item"))
+
+    def plans(self):
+        """Say of each savepoint how many steps it makes, and whether it fails."""
+        return [(self.dice.randint(1, 3), self.dice.random() < 0.7) for _ in range(3)]
+
+    def inner(self, saga, number, plan):
+        with contextlib.suppress(AgentSagaError, ValueError), saga.savepoint(f"inner{number}"):
+            for step in range(plan[0]):
+                self.book(f"{number}.{step}")
+            if plan[1]:
+                raise ValueError
+
+    async def inner_async(self, saga, number, plan):
+        with contextlib.suppress(AgentSagaError, ValueError):
+            async with saga.savepoint(f"inner{number}"):
+                for step in range(plan[0]):
+                    await asyncio.to_thread(self.book, f"{number}.{step}")
+                if plan[1]:
+                    raise ValueError
+
+    def run(self):
+        threads = []
+        try:
+            with self.kit.transaction() as saga:
+                self.book("o")
+                for number, plan in enumerate(self.plans()):
+                    context = contextvars.copy_context()
+                    work = functools.partial(context.run, self.inner, saga, number, plan)
+                    threads.append(threading.Thread(target=work))
+                    threads[-1].start()
+                until(lambda: len(self.stands) + len(self.undone) > 2)
+                if self.dice.random() < 0.7:
+                    raise RuntimeError("all fails")
+        finally:
+            for thread in threads:
+                thread.join()
+
+    async def run_async(self):
+        tasks = []
+        try:
+            async with self.kit.transaction() as saga:
+                await asyncio.to_thread(self.book, "o")
+                for number, plan in enumerate(self.plans()):
+                    tasks.append(asyncio.ensure_future(self.inner_async(saga, number, plan)))
+                await asyncio.to_thread(until, lambda: len(self.stands) + len(self.undone) > 2)
+                if self.dice.random() < 0.7:
+                    raise RuntimeError("all fails")
+        finally:
+            await asyncio.gather(*tasks)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_savepoints_that_fail_beside_their_boundary_are_undone_once(seed, asynchronous):
+    crowd = Crowd(seed)
+    reports = []
+    try:
+        asyncio.run(crowd.run_async()) if asynchronous else crowd.run()
+    except SagaAborted as failed:
+        reports.append(failed.report)
+    assert all(report.clean for report in reports)
+    assert not (reports and crowd.stands)
+    assert len(set(crowd.undone)) == len(crowd.undone)

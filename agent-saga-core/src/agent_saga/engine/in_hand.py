@@ -85,18 +85,39 @@ def taken(step: Step, mine: InHand) -> InHand | None:
 
 def ended(going: Sequence[Step | InHand], saga: Saga) -> Protocol[BaseException | None]:
     """Wait, bounded, until all of these have ended; return what cut the waiting short, or None."""
-    clock = saga.engine.clock
-    deadline = clock.monotonic() + saga.engine.timing.settle
-    for one in going:
-        cut: BaseException | None = yield StepEnded(one, max(deadline - clock.monotonic(), 0.0))
-        if cut is not None:
-            return cut
-    return None
+    return (yield from ended_by(_deadline(saga), going, saga))
 
 
 def going_on(scope: Scope) -> Protocol[BaseException | None]:
-    """Wait, bounded, for what goes on in a scope: its steps, and what undoes savepoints in it."""
-    cut = yield from ended(scope.saga.in_flight_of(scope), scope.saga)
-    if cut is None:
-        cut = yield from ended(undoings_in(scope), scope.saga)
-    return cut
+    """Wait, bounded, for what goes on in a scope: its steps, and what undoes savepoints in it.
+
+    The end of one may be the beginning of another: each of them is waited for once.
+    """
+    saga = scope.saga
+    deadline = _deadline(saga)
+    waited: list[Step | InHand] = []
+    while True:
+        going: list[Step | InHand] = [*saga.in_flight_of(scope), *undoings_in(scope)]
+        new = [one for one in going if one not in waited]
+        if not new:
+            return None
+        cut = yield from ended_by(deadline, new, saga)
+        if cut is not None:
+            return cut
+        waited += new
+
+
+def _deadline(saga: Saga) -> float:
+    return saga.engine.clock.monotonic() + saga.engine.timing.settle
+
+
+def ended_by(
+    deadline: float, going: Sequence[Step | InHand], saga: Saga
+) -> Protocol[BaseException | None]:
+    """Wait until all of these have ended, at most until then; return what cut the waiting short."""
+    for one in going:
+        left = max(deadline - saga.engine.clock.monotonic(), 0.0)
+        cut: BaseException | None = yield StepEnded(one, left)
+        if cut is not None:
+            return cut
+    return None
