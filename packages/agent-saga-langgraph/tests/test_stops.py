@@ -171,3 +171,22 @@ def test_one_that_the_node_itself_goes_on_with_may(desk):
     saga_run_sync(desk.graph(node), GO, kit=desk.shop.kit)
     assert last_report().outcome == "COMMITTED"
     desk.shop.world.assert_applied_once("seat")
+
+
+@pytest.mark.parametrize("on_a_loop", [False, True])
+def test_a_stream_without_a_checkpointer_that_is_left_at_its_stop_is_undone(desk, on_a_loop):
+    graph = desk.graph(desk.both)
+
+    async def left():
+        items = saga_stream(graph, GO, kit=desk.shop.kit)
+        await anext(items)
+        await items.aclose()
+
+    if on_a_loop:
+        asyncio.run(left())
+    else:
+        items = saga_stream_sync(graph, GO, kit=desk.shop.kit)
+        next(items)
+        items.close()
+    assert desk.shop.world.applications() == 1
+    desk.shop.world.assert_restored()

@@ -224,3 +224,23 @@ def test_what_it_does_not_call_again_is_told(desk):
     agent.invoke(PROMPT)
     desk.shop.world.assert_stands("seat 0", "seat 1", "seat 2")
     assert sum("did not repeat" in note for note in last_report().notes) == 2
+
+
+# --- outside our runs, and what fails for good ----------------------------------------------------
+
+
+def test_a_graph_in_a_boundary_of_the_program_is_tried_again_and_repeats_nothing(desk):
+    graph = desk.chain(RunnableLambda(desk.node).with_retry(**AGAIN))
+    with desk.shop.kit.transaction():
+        assert graph.invoke(GO)["log"] == [1]
+    desk.shop.world.assert_applied_once("seat")
+
+
+@pytest.mark.parametrize("where", ["a node", "outermost"])
+def test_what_stands_of_something_that_failed_and_was_passed_over_is_told(desk, where):
+    failing = desk.chain(lambda _: {"log": [desk.book("seat")]}, desk.fail)
+    other = failing.with_fallbacks([desk.chain(lambda _: {"log": ["other"]})])
+    graph = desk.chain(other) if where == "a node" else other
+    assert desk.run(graph)["log"] == ["other"]
+    desk.shop.world.assert_stands("seat")
+    assert any("passed over" in note and "book" in note for note in last_report().notes)

@@ -42,7 +42,7 @@ from agent_saga.kit.frameworks.attempts import (
 from agent_saga_langgraph import place as places
 from agent_saga_langgraph.equals import Equals
 from agent_saga_langgraph.place import Mark, Place
-from agent_saga_langgraph.tries import Try, check_tries, tries
+from agent_saga_langgraph.tries import Try, check_tries, failed, tries
 from agent_saga_langgraph.wishes import Asked, History, Wish
 
 if TYPE_CHECKING:
@@ -324,6 +324,14 @@ class Attempts:
             for tried in wish.tried
         )
 
+    def passed_over(self, saga: Saga) -> list[str]:
+        """Return the tools of steps that stand, and were called in what failed for good."""
+        return [
+            tool
+            for tool, wish, step in self._steps(saga)
+            if stands(step) and wish.tried and all(map(failed, wish.tried))
+        ]
+
     def left_waiting(self, saga: Saga, witness: Witness) -> list[str]:
         """Return the tools of steps that stand in tasks of which a graph that waits knows nothing.
 
@@ -344,7 +352,7 @@ class Attempts:
 
 
 def _is_left_out(wish: Wish, witness: Witness) -> bool:
-    if wish.tried and all(map(witness.was_tried_again, wish.tried)):
+    if wish.tried and all(map(witness.runs.was_tried_again, wish.tried)):
         return True
     if wish.seen:
         return all(any(_is_replaced(turn) for turn in turns) for turns in wish.seen)

@@ -132,6 +132,7 @@ class Plan:
         self._answers = answers
         self._left = left
         self._not_repeated: list[str] = []
+        self._passed_over: list[str] = []
         self._witness: Witness | None = None
         self._round: tuple[Turn, ...] = ()
         self._stops = 0
@@ -141,6 +142,11 @@ class Plan:
     def can_wait(self) -> bool:
         """Whether the run can stop and be gone on with."""
         return bool(self._thread) and not self.nested
+
+    @property
+    def on_thread(self) -> bool:
+        """Whether the graph can be gone on with, by whomever."""
+        return bool(self._thread)
 
     def scope(self) -> SagaScope:
         """Return the boundary."""
@@ -256,12 +262,18 @@ class Plan:
                 f"the last attempt at a node did not repeat what an earlier one did: {name} stands"
                 for name in self._not_repeated
             ]
+            report.notes += [
+                f"something failed inside the run and was passed over; what it did stands: {name}"
+                for name in self._passed_over
+            ]
 
     def look_back(self, handle: SagaHandle) -> None:
         """Take in what attempts at nodes did that the last of them did not repeat."""
         if not self.nested and self._witness is not None:
             saga = _engines_saga(handle)
-            self._not_repeated = attempts_of(saga).not_repeated(saga, self._witness)
+            attempts = attempts_of(saga)
+            self._not_repeated = attempts.not_repeated(saga, self._witness)
+            self._passed_over = attempts.passed_over(saga)
 
     def check_repeated(self, handle: SagaHandle) -> None:
         """See that nothing was passed over that a lost attempt did.

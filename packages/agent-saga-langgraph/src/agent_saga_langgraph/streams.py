@@ -7,7 +7,7 @@ Rules of this part:
 - A stream that is closed early is a run that was cancelled: nothing goes on behind it, and what it
   did is undone before the close returns.
 - A stream that is closed after it told of an interrupt is not: the graph comes to its stop, and the
-  saga waits.
+  saga waits. One without a checkpointer cannot wait, and is undone.
 - An item is made when it is asked for: the run does not hurry ahead by more than one.
 """
 
@@ -73,7 +73,7 @@ async def saga_stream(
         """Run the graph in its boundary, and hand each item to the seat."""
         try:
             plan = await planned_async(graph, input, config, asked)
-            state = Run(plan)
+            state, seat.on_thread = Run(plan), plan.on_thread
             with contextlib.suppress(SagaSuspended):
                 async with plan.scope() as saga:
                     with plan.entered(saga), caching(graph):
@@ -108,13 +108,15 @@ class _Seat:
     def __init__(self) -> None:
         self.items = asyncio.Queue[Any]()
         self.report: RollbackReport | None = None
+        self.on_thread = False
         self._asked = asyncio.Queue[None]()
         self._left = False
         self._interrupted = False
 
     async def give(self, item: Any) -> None:
         """Give an item, and wait until the next one is asked for."""
-        self._interrupted = self._interrupted or tells_of_interrupt(item)
+        tells = self.on_thread and tells_of_interrupt(item)
+        self._interrupted = self._interrupted or tells
         if not self._left:
             self.items.put_nowait(item)
             await self._asked.get()
@@ -195,7 +197,7 @@ def saga_stream_sync(
                         try:
                             yield item
                         except GeneratorExit:
-                            if not interrupted:
+                            if not (interrupted and plan.on_thread):
                                 raise
                             left = True
                 except GraphBubbleUp as stopped:

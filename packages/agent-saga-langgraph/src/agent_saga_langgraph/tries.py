@@ -16,10 +16,14 @@ import contextvars
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from langgraph.errors import GraphBubbleUp
+
 from agent_saga.errors import ReplayConflict
 from agent_saga.kit.frameworks.attempts import stands
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from agent_saga.engine.saga import Saga
     from agent_saga.engine.tool import Tool
 
@@ -33,13 +37,14 @@ class Try:
     Attributes:
         of: the run that it is inside, or the step's key; number: which try it is.
         done: it ended well, and so is not repeated: several may have been begun beside each other.
+        failed: it ended with an error.
     """
 
-    __slots__ = ("done", "number", "of")
+    __slots__ = ("done", "failed", "number", "of")
 
     def __init__(self, of: object, number: int) -> None:
         self.of, self.number = of, number
-        self.done = False
+        self.done = self.failed = False
 
 
 Tries = tuple[Try, ...]
@@ -50,7 +55,43 @@ tries: contextvars.ContextVar[Tries] = contextvars.ContextVar(
 )
 
 
-def number_of(tags: Sequence[str]) -> int:
+class Runs:
+    """The runs of LangChain that were begun and have not ended.
+
+    Attributes:
+        last: the last try of each run that something was tried again in.
+    """
+
+    __slots__ = ("_tries", "last")
+
+    def __init__(self) -> None:
+        self._tries: dict[UUID, Tries] = {}
+        self.last: dict[object, int] = {}
+
+    def begun(self, run: UUID, parent: UUID | None, tags: Sequence[str]) -> None:
+        """Keep whose child a run is, and in which try."""
+        if parent is None:
+            self._tries[run] = ()
+        else:
+            above = self._tries.get(parent)
+            here = Try(parent, _number(tags))
+            if here.number > 1:
+                self.last[parent] = here.number
+            self._tries[run] = (*(tries.get() if above is None else above), here)
+        tries.set(self._tries[run])
+
+    def ended(self, run: UUID, error: BaseException | None = None) -> None:
+        """Keep how a run ended; one that stopped at an interrupt has done neither."""
+        for one in self._tries.pop(run, ())[-1:]:
+            one.done = error is None
+            one.failed = error is not None and not isinstance(error, GraphBubbleUp)
+
+    def was_tried_again(self, tried: Tries) -> bool:
+        """Say whether a call was made in a try that was not the last one."""
+        return any(self.last.get(one.of, 1) > one.number and not one.done for one in tried)
+
+
+def _number(tags: Sequence[str]) -> int:
     """Return which try of something a run is."""
     numbers = (tag.removeprefix(_RETRY) for tag in tags if tag.startswith(_RETRY))
     return next((int(number) for number in numbers if number.isdigit()), 1)
@@ -60,6 +101,11 @@ def tried_apart(one: Tries, other: Tries) -> bool:
     """Say whether a call was made in a try, and another one in a later try in its place."""
     later = {each.of: each.number for each in other}
     return any(later.get(each.of, 1) > each.number and not each.done for each in one)
+
+
+def failed(tried: Tries) -> bool:
+    """Say whether something failed that a call was made in."""
+    return any(one.failed for one in tried)
 
 
 def check_tries(saga: Saga, tool: Tool) -> None:

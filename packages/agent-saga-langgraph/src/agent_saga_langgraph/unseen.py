@@ -20,6 +20,7 @@ import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.tracers.context import register_configure_hook
@@ -31,6 +32,7 @@ from agent_saga.kit.frameworks.declarations import from_policy
 from agent_saga.observe.correlation import STEP_ID
 from agent_saga_langgraph.caches import note_kept
 from agent_saga_langgraph.effects import ToolFailed, announced
+from agent_saga_langgraph.tries import Runs
 
 if TYPE_CHECKING:
     from agent_saga.engine.scope import Scope
@@ -53,15 +55,36 @@ class Listener(BaseCallbackHandler):
     def __init__(self, kit: AgentKit | None = None, *, everywhere: bool = False) -> None:
         self._kit = kit
         self._everywhere = everywhere
+        self._runs = Runs()
 
     @property
     def ignore_chain(self) -> bool:
-        """Whether nothing need be known of caches: outside boundaries, and where a run knows."""
+        """Whether nothing need be known of runs: outside boundaries, and where they are seen."""
         return self._everywhere or current_scope.get() is None
 
-    def on_chain_start(self, *args: Any, **about: Any) -> None:
-        """Note whether what is called here is called in a task whose result is kept."""
+    def on_chain_start(
+        self,
+        serialized: Any,
+        inputs: Any,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        tags: list[str] | None = None,
+        **about: Any,
+    ) -> None:
+        """Note in which try it is, and whether it is called in a task whose result is kept."""
+        self._runs.begun(run_id, parent_run_id, tags or ())
         note_kept()
+
+    def on_chain_end(self, outputs: Any, *, run_id: UUID, **about: Any) -> None:
+        """Note that a run ended well."""
+        self._runs.ended(run_id)
+        self._runs.last.pop(run_id, None)
+
+    def on_chain_error(self, error: BaseException, *, run_id: UUID, **about: Any) -> None:
+        """Note that a run failed."""
+        self._runs.ended(run_id, error)
+        self._runs.last.pop(run_id, None)
 
     def on_tool_start(self, serialized: dict[str, Any], input_str: str, **about: Any) -> None:
         """Refuse a call that no wrapper announced.

@@ -28,7 +28,7 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.tracers.context import register_configure_hook
 from langgraph.callbacks import GraphCallbackHandler, GraphInterruptEvent, GraphResumeEvent
 
-from agent_saga_langgraph.tries import Tries, Try, number_of, tries
+from agent_saga_langgraph.tries import Runs, tries
 
 _NODE = "graph:step:"
 """How the tag begins that LangGraph gives the run of a node, and nothing inside the node."""
@@ -166,6 +166,7 @@ class Witness(GraphCallbackHandler):
 
     Attributes:
         outermost: the tasks that no other one that was watched is round, by name.
+        runs: the runs in which LangChain may try something again.
         stops: of each graph that stopped at an interrupt, its run and the turns round it.
     """
 
@@ -179,8 +180,7 @@ class Witness(GraphCallbackHandler):
         self._first: dict[object, int] = {}
         self._open: dict[UUID, tuple[Turn, ...]] = {}
         self._resumed: set[object] = set()
-        self._tries: dict[UUID, Tries] = {}
-        self._last: dict[object, int] = {}
+        self.runs = Runs()
         self.stops: list[tuple[object, tuple[Turn, ...]]] = []
 
     def on_chain_start(
@@ -195,7 +195,7 @@ class Witness(GraphCallbackHandler):
         **kwargs: Any,
     ) -> None:
         """Note that a task was begun, or, inside one, where its graph stands."""
-        self._try(run_id, parent_run_id, tags or ())
+        self.runs.begun(run_id, parent_run_id, tags or ())
         about: Mapping[str, Any] = metadata or {}
         name = about.get("langgraph_checkpoint_ns") or _namespace()
         if not name:
@@ -228,26 +228,10 @@ class Witness(GraphCallbackHandler):
         turn.resumed = graph in self._resumed
         return turn
 
-    def _try(self, run: UUID, parent: UUID | None, tags: Sequence[str]) -> None:
-        """Keep whose child a run is, and in which try."""
-        if parent is None:
-            self._tries[run] = ()
-        else:
-            above = self._tries.get(parent)
-            here = Try(parent, number_of(tags))
-            if here.number > 1:
-                self._last[parent] = here.number
-            self._tries[run] = (*(tries.get() if above is None else above), here)
-        tries.set(self._tries[run])
-
     def was_left(self, seen: Sequence[Turn]) -> bool:
         """Say whether a task was left when its graph stopped, inside a task of another graph."""
         stopped = {graph for graph, within in self.stops if within}
         return any(turn.graph in stopped and turn.task.done is None for turn in seen)
-
-    def was_tried_again(self, tried: Tries) -> bool:
-        """Say whether a call was made in a try that was not the last one."""
-        return any(self._last.get(one.of, 1) > one.number and not one.done for one in tried)
 
     def on_interrupt(self, event: GraphInterruptEvent) -> None:
         """Note that a graph stopped, and gave that to its caller as its result."""
@@ -260,19 +244,18 @@ class Witness(GraphCallbackHandler):
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Note that a task, or a try, ended well."""
-        for one in self._tries.get(run_id, ())[-1:]:
-            one.done = True
+        self.runs.ended(run_id)
         for turn in self._closed(run_id)[-1:]:
             if turn.run == run_id:
                 turn.task.done = turn
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Note that an attempt was given up."""
+        self.runs.ended(run_id, error)
         self._closed(run_id)
 
     def _closed(self, run_id: UUID) -> tuple[Turn, ...]:
         self._first.pop(run_id, None)
-        self._tries.pop(run_id, None)
         self._resumed.discard(run_id)
         return self._open.pop(run_id, ())
 
