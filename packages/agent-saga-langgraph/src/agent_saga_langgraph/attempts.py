@@ -314,22 +314,24 @@ class Attempts:
         return [
             tool
             for tool, wish, step in self._steps(saga)
-            if stands(step) and (_is_left_out(wish, witness) or self._was_tried_again(wish))
+            if stands(step) and self._is_left_out(wish, witness)
         ]
 
-    def _was_tried_again(self, wish: Wish) -> bool:
-        """Say whether a tool that failed called it, and did not when it was called again."""
-        return bool(wish.tried) and all(
+    def _is_left_out(self, wish: Wish, witness: Witness) -> bool:
+        """Say whether the last attempt, or the last call of a tool that failed, left it out."""
+        called_again = bool(wish.tried) and all(
             any(self._times.get(str(one.of), 1) > one.number and not one.done for one in tried)
             for tried in wish.tried
         )
+        return called_again or _is_left_out(wish, witness)
 
-    def passed_over(self, saga: Saga) -> list[str]:
+    def passed_over(self, saga: Saga, witness: Witness) -> list[str]:
         """Return the tools of steps that stand, and were called in what failed for good."""
         return [
             tool
             for tool, wish, step in self._steps(saga)
             if stands(step) and wish.tried and all(map(failed, wish.tried))
+            if not self._is_left_out(wish, witness)
         ]
 
     def left_waiting(self, saga: Saga, witness: Witness) -> list[str]:

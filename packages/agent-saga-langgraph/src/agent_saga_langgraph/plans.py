@@ -273,7 +273,7 @@ class Plan:
             saga = _engines_saga(handle)
             attempts = attempts_of(saga)
             self._not_repeated = attempts.not_repeated(saga, self._witness)
-            self._passed_over = attempts.passed_over(saga)
+            self._passed_over = attempts.passed_over(saga, self._witness)
 
     def check_repeated(self, handle: SagaHandle) -> None:
         """See that nothing was passed over that a lost attempt did.
