@@ -10,8 +10,9 @@ import time
 import pytest
 
 AGENT = """
-import pathlib, sys, time
+import os, pathlib, sys, time
 from agent_saga import AgentKit, Compensation, Halted
+starter = os.getppid()
 effects = pathlib.Path(sys.argv[2])
 def act(number: int):
     with effects.open("a") as file:
@@ -21,7 +22,7 @@ kit = AgentKit("agent", wal=sys.argv[1])
 act = kit.safe_tool(act, "COMPENSABLE", lambda r: Compensation.none("a line"), name="wire.send",
                     tags=["money"])
 number = 0
-while True:
+while os.getppid() == starter:
     try:
         with kit.transaction():
             for _ in range(20):

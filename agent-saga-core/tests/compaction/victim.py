@@ -5,6 +5,7 @@ The agent tells of each batch once it is durable: which sagas it has left open, 
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -21,8 +22,8 @@ SMALL = 32 * 1024
 def agent(path: Path, name: str) -> None:
     """Write sagas for ever; every seventh stays open."""
     wal = FileWAL(path)
-    number = 0
-    while True:
+    number, starter = 0, os.getppid()
+    while os.getppid() == starter:  # else nobody is left to kill it
         told = []
         for _ in range(20):
             number += 1
@@ -57,8 +58,8 @@ def write(wal: FileWAL, event: str, saga: str, step: str = "", **payload: object
 
 def compactor(path: Path) -> None:
     """Compact again and again; what is refused is tried again."""
-    wal = FileWAL(path)
-    while True:
+    wal, starter = FileWAL(path), os.getppid()
+    while os.getppid() == starter:
         try:
             done = wal.compact(grace_seconds=0)
             tell(f"left {done.sagas}")
