@@ -216,12 +216,21 @@ def test_stages_that_run_alone_run_last_and_by_themselves(tmp_path, monkeypatch)
     assert seen == [("lint", 1), ("bench", 1)]
 
 
+STAGES = {
+    "bench": ["alone", "disk"],
+    "lint": [],
+    "tests": ["long"],
+    "docs": [],
+    "wheels": ["long", "disk"],
+}
+
+
 def test_long_stages_start_first_and_those_that_run_alone_last(tmp_path, monkeypatch):
     listed = [
-        {"session": name, "python": None, "tags": ["ci", *tags]}
-        for name, tags in {"bench": ["alone"], "lint": [], "tests": ["long"], "docs": []}.items()
+        {"session": name, "python": None, "tags": ["ci", *tags]} for name, tags in STAGES.items()
     ]
     done = subprocess.CompletedProcess([], 0, json.dumps(listed))
     monkeypatch.setattr(stages.subprocess, "run", lambda *_args, **_how: done)
     runner = stages.Runner(Path(sys.executable), tree.ROOT, tmp_path, {}, 60)
-    assert [stage.name for stage in runner.stages("ci")] == ["tests", "lint", "docs", "bench"]
+    names = ["wheels", "tests", "lint", "docs", "bench"]
+    assert [stage.name for stage in runner.stages("ci")] == names

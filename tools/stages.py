@@ -3,7 +3,8 @@
 Rules of this part:
 
 - nox says which sessions there are and what they do; here they are only started and counted.
-- What carries the tag `long` starts first: a long stage that starts last runs on by itself.
+- What carries the tag `long` starts first: a long stage that starts last runs on by itself. Of
+  those, the first are on a disk: they wait most.
 - What carries the tag `alone` measures, or is a walk of its own: it runs last, with no other stage.
 - One stage more than there are processors runs at a time, up to four: a third of what tests take is
   waiting, for a disk, for another process, for something that must not happen.
@@ -114,7 +115,7 @@ class Runner:
             Stage(item["session"], item["python"], *(kind in item["tags"] for kind in _KINDS))
             for item in json.loads(listed.stdout)
         ]
-        return sorted(found, key=lambda stage: (stage.alone, not stage.long))
+        return sorted(found, key=lambda stage: (stage.alone, not stage.long, not stage.disk))
 
     def run(self, stages: list[Stage], jobs: int) -> list[Outcome]:
         """Run the stages and tell about each when it ends.
