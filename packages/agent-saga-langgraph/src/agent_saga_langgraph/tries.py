@@ -35,7 +35,8 @@ class Try:
     """One run inside another, which LangChain may begin again; or one call of a tool.
 
     Attributes:
-        of: the run that it is inside, or the step's key; number: which try it is.
+        of: the run that it is inside, or itself if none is known, or the step's key; number: which
+            try it is.
         done: it ended well, and so is not repeated: several may have been begun beside each other.
         failed: it ended with an error.
     """
@@ -70,14 +71,11 @@ class Runs:
 
     def begun(self, run: UUID, parent: UUID | None, tags: Sequence[str]) -> None:
         """Keep whose child a run is, and in which try."""
-        if parent is None:
-            self._tries[run] = ()
-        else:
-            above = self._tries.get(parent)
-            here = Try(parent, _number(tags))
-            if here.number > 1:
-                self.last[parent] = here.number
-            self._tries[run] = (*(tries.get() if above is None else above), here)
+        here = Try(run if parent is None else parent, _number(tags))
+        above = () if parent is None else self._tries.get(parent)
+        if here.number > 1:
+            self.last[here.of] = here.number
+        self._tries[run] = (*(tries.get() if above is None else above), here)
         tries.set(self._tries[run])
 
     def ended(self, run: UUID, error: BaseException | None = None) -> None:

@@ -1,0 +1,52 @@
+"""Two processes run one thread at the same moment: each effect happens once, and one of them ends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from at_once import THREAD, graph
+from conftest import Shop
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+from agent_saga.plugins.registry import process_handlers
+from agent_saga_testing.waiting import until
+from agent_saga_testing.world import World
+
+PROGRAM = Path(__file__).with_name("at_once.py")
+
+
+def at_once(folder, phase):
+    """Let both begin when both are ready; return what those said that were refused."""
+    running = [
+        subprocess.Popen(
+            [sys.executable, str(PROGRAM), str(folder), str(number), phase],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in (1, 2)
+    ]
+    ready = [folder / f"{phase} {number}" for number in (1, 2)]
+    until(lambda: all(map(Path.exists, ready)))
+    (folder / f"{phase} go").touch()
+    said = [one.communicate(timeout=100)[0] for one in running]
+    assert [one.returncode for one in running] == [0, 0]
+    return said
+
+
+@pytest.mark.crash
+def test_two_processes_that_run_a_thread_at_once_do_each_effect_once(tmp_path):
+    World(tmp_path / "world.sqlite", honours_keys=False)
+    said = at_once(tmp_path, "start")
+    world = World(tmp_path / "world.sqlite")
+    assert "" in said
+    world.assert_applied_once("seat")
+    said = at_once(tmp_path, "resume")
+    assert "" in said
+    world.assert_applied_once("seat", "room")
+    saver = SqliteSaver.from_conn_string(str(tmp_path / "checkpoints.sqlite"))
+    with process_handlers().isolated(), saver as stored:
+        values = graph(Shop(tmp_path), stored).get_state(THREAD).values
+    assert values["log"] == [1, "yes", 2]
