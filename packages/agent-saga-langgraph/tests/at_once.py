@@ -53,7 +53,7 @@ def main(folder, number, phase):
                 durability="sync",
             )
         except AgentSagaError as refused:
-            print(type(refused).__name__)
+            sys.stdout.write(type(refused).__name__)
 
 
 if __name__ == "__main__":
