@@ -42,6 +42,7 @@ def main(arguments: "list[str]") -> int:
     """Run one command and return the exit code."""
     # As for an interrupt: whatever was started is ended before this process ends.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    _ignore_alone()
     options = _parser().parse_args(arguments)
     try:
         return demo() if options.command == "demo" else test(options)
@@ -86,6 +87,15 @@ def test(options: argparse.Namespace) -> int:
     failed = sum(outcome.failures for outcome in outcomes) + absent + (0 if outcomes else 1)
     print(f"{counts.passed} passed, {failed} failed", flush=True)
     return 1 if failed else 0
+
+
+def _ignore_alone() -> None:
+    """Ignore what this process was told to ignore, as in the background, but let no child do so."""
+    for number in {signal.SIGINT, getattr(signal, "SIGHUP", signal.SIGINT)}:
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(
+                number, lambda *_: None
+            )  # what is handled, a new program does not inherit
 
 
 def _chosen(listed: "list[stages.Stage]", prefixes: "list[str]") -> "list[stages.Stage]":

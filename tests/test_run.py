@@ -234,3 +234,22 @@ def test_long_stages_start_first_and_those_that_run_alone_last(tmp_path, monkeyp
     runner = stages.Runner(Path(sys.executable), tree.ROOT, tmp_path, {}, 60)
     names = ["wheels", "tests", "lint", "docs", "bench"]
     assert [stage.name for stage in runner.stages("ci")] == names
+
+
+def test_tests_can_be_interrupted_where_the_command_itself_is_not_to_be():
+    """As a shell starts what it is to run in the background, or `nohup`."""
+    program = (
+        "import signal, subprocess, sys, run\n"
+        "ignored = [signal.SIGINT, signal.SIGHUP]\n"
+        "for number in ignored: signal.signal(number, signal.SIG_IGN)\n"
+        "run._ignore_alone()\n"
+        "for number in ignored: signal.raise_signal(number)\n"
+        "asked = 'import signal; print(*map(signal.getsignal, (signal.SIGINT, signal.SIGHUP)))'\n"
+        "subprocess.run([sys.executable, '-c', asked], check=True)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tree.ROOT, capture_output=True, text=True, check=True
+    )
+    assert "default_int_handler" in done.stdout
+    assert "SIG_IGN" not in done.stdout
+    assert done.stdout.split()[-1] in ("Handlers.SIG_DFL", "0")
