@@ -151,10 +151,10 @@ def _in_reach(place: Place, plan: plans.Write, mine: GoldCall, theirs: GoldCall)
     def tools(tool: str, /, **args: Any) -> Any:
         return place.call(tool, args)
 
-    look = plan.look(tools, mine.args)
-    result = place.call(mine.tool, mine.args)
-    place.call(theirs.tool, theirs.args)
     try:
+        look = plan.look(tools, mine.args)
+        result = place.call(mine.tool, mine.args)
+        place.call(theirs.tool, theirs.args)
         plan.undo(tools, mine.args, look, result)
     except WorldError:
         return False

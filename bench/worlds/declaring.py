@@ -278,7 +278,7 @@ class Declared:
         args = Given(prepared["args"] | self.session.of(prepared["mark"]))
         if "seen" not in prepared:
             # Whoever is refused the look was refused the call, too, where the row says so.
-            if plan.guarded:
+            if plan.refuses(prepared["error"]):
                 return NotApplied(prepared["error"], final=True)
             return CannotTell(prepared["error"])
         before = prepared["seen"]

@@ -104,12 +104,12 @@ def observed(world: World, tasks: Iterable[Task]) -> dict[str, Seen]:
 
 def _look_is_refused(place: Place, plan: Any, call: GoldCall) -> bool:
     """Say whether a call is declared to be refused, since the look before it is."""
-    if not isinstance(plan, plans.Write | plans.Final) or plan.look is None or not plan.guarded:
+    if not isinstance(plan, plans.Write | plans.Final) or plan.look is None:
         return False
     try:
         plan.look(lambda tool, /, **args: place.call(tool, args), Given(call.args))
-    except WorldError:
-        return True
+    except WorldError as error:
+        return plan.refuses(str(error))
     return False
 
 

@@ -82,19 +82,23 @@ class Final:
         reason: why not.
         look: reads what the call will change; None if no tool shows it.
         effect: compares the look before with one of now: the result, MISSING or UNCLEAR.
-        guarded: whoever is refused the look is refused the call.
+        guarded: where the look's error says this, the call is refused, too: both ask the same.
     """
 
     reason: str
     look: Callable[[Tools, Args], Any] | None = None
     effect: Callable[[Args, Any, Any], Any] = _changed
-    guarded: bool = False
+    guarded: str = ""
 
     def now(self, tools: Tools, args: Args, before: Any) -> Any:
         """Look at what a look before saw."""
         del before
         assert self.look is not None
         return self.look(tools, args)
+
+    def refuses(self, error: str) -> bool:
+        """Say whether a call is refused, as the look before it was."""
+        return bool(self.guarded) and self.guarded in error
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,7 @@ class Write:
         harmless: the inverse needs no result and does no harm where nothing happened.
         again: the call itself does no harm when it is repeated.
         later: looks again, at what the first look saw, wherever the session has gone since.
-        guarded: whoever is refused the look is refused the call.
+        guarded: where the look's error says this, the call is refused, too: both ask the same.
     """
 
     look: Callable[[Tools, Args], Any]
@@ -127,11 +131,15 @@ class Write:
     harmless: bool = False
     again: bool = False
     later: Callable[[Tools, Args, Any], Any] | None = None
-    guarded: bool = False
+    guarded: str = ""
 
     def now(self, tools: Tools, args: Args, before: Any) -> Any:
         """Look at what a look before saw."""
         return self.look(tools, args) if self.later is None else self.later(tools, args, before)
+
+    def refuses(self, error: str) -> bool:
+        """Say whether a call is refused, as the look before it was."""
+        return bool(self.guarded) and self.guarded in error
 
     @property
     def always(self) -> bool:

@@ -112,5 +112,12 @@ def test_a_call_that_is_made_though_its_look_is_refused_is_found():
     def refused(tools, args):
         raise WorldError("log in first")
 
-    row = plans.Write(refused, take, guarded=True)
+    row = plans.Write(refused, take, guarded="log in")
     assert "whose look was refused" in str(wrong(put=row, look=plans.Read())["put"])
+
+
+def test_a_look_that_fails_otherwise_says_nothing_about_the_call():
+    row = plans.Write(nothing, take, guarded="log in")
+    assert row.refuses("please log in first")
+    assert not row.refuses("an entry is faulty")
+    assert not plans.Write(nothing, take).refuses("please log in first")

@@ -97,12 +97,12 @@ TABLE: Constant[dict[str, plans.Plan]] = {
     "unfollow_user": Write(_follows, _follow),
     "post_tweet": Final("no tool deletes a tweet", _tweets, _posted),
     "retweet": Final("no tool takes a retweet back; none shows one without the name of the user"),
-    "comment": Final("no tool deletes a comment", _comments, guarded=True),
-    "mention": Final("no tool takes a mention back", _mentions, guarded=True),
+    "comment": Final("no tool deletes a comment", _comments, guarded="not found"),
+    "mention": Final("no tool takes a mention back", _mentions, guarded="not found"),
     "message_login": Left(lambda args: [changed("MessageAPI/current_user", args["user_id"])]),
-    "send_message": Write(_sent, _delete, _sent_effect, _numbers, guarded=True),
+    "send_message": Write(_sent, _delete, _sent_effect, _numbers, guarded="logged in"),
     "delete_message": Write(
-        _sent, _send_again, trace=_numbers_and_place, restores=False, guarded=True
+        _sent, _send_again, trace=_numbers_and_place, restores=False, guarded="logged in"
     ),
     "add_contact": Final("no tool removes a contact", _contacts),
     **dict.fromkeys(

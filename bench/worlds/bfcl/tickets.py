@@ -100,7 +100,9 @@ TABLE: Final[dict[str, plans.Plan]] = {
     ),
     "logout": Left(lambda args: [changed("TicketAPI/current_user", None)]),
     "create_ticket": Write(
-        *(_mine, _close, _created, _closed_ticket, _readable), restores=False, guarded=True
+        *(_mine, _close, _created, _closed_ticket, _readable),
+        restores=False,
+        guarded="not authenticated",
     ),
     "close_ticket": Write(_ticket, _edit_back, _edited),
     "resolve_ticket": Write(_ticket, _edit_back, _edited, _resolution, restores=False),

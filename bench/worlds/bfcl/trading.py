@@ -6,6 +6,7 @@ bank keeps books, and it is declared.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 
 from bench.worlds import plans
@@ -13,6 +14,7 @@ from bench.worlds.plans import MISSING, UNCLEAR, Read, Write
 from bench.worlds.traces import Traces, added, beside, changed, grew, if_not_there, if_there
 from bench.worlds.world import Args, Tools, WorldError
 
+_OUT: Final = "not authenticated"
 _FIELDS: Final = ("order_type", "symbol", "price", "amount")
 
 
@@ -20,8 +22,9 @@ def _orders(tools: Tools, args: Args) -> Any:
     """Return the numbers of the orders that say what this one does."""
     same = []
     for order in tools("get_order_history")["history"]:
-        seen = tools("get_order_details", order_id=order)
-        # A few tasks begin with entries among the orders that are none.
+        seen = None
+        with suppress(WorldError):  # a few tasks begin with entries among the orders that are none
+            seen = tools("get_order_details", order_id=order)
         if isinstance(seen, dict) and all(seen.get(key) == args.get(key) for key in _FIELDS):
             same.append(order)
     return same
@@ -218,12 +221,12 @@ def _log_in(tools: Tools, args: Args, before: Any, result: Any) -> None:
 
 
 TABLE: Final[dict[str, plans.Plan]] = {
-    "place_order": Write(_orders, _cancel, _placed, _cancelled, restores=False, guarded=True),
+    "place_order": Write(_orders, _cancel, _placed, _cancelled, restores=False, guarded=_OUT),
     "cancel_order": Write(
-        *(_order, _place_again, _gone, _placed_again, _open), restores=False, guarded=True
+        *(_order, _place_again, _gone, _placed_again, _open), restores=False, guarded="not found"
     ),
-    "fund_account": Write(_balance, _withdraw, trace=_history, needs=_open_market, guarded=True),
-    "withdraw_funds": Write(_balance, _fund, trace=_history, guarded=True),
+    "fund_account": Write(_balance, _withdraw, trace=_history, needs=_open_market, guarded=_OUT),
+    "withdraw_funds": Write(_balance, _fund, trace=_history, guarded=_OUT),
     "add_to_watchlist": Write(
         *(_on_list, _take_off, _put_on_list), needs=_list_shown, unshown=_list_unshown
     ),

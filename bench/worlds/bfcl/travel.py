@@ -126,14 +126,14 @@ TABLE: Constant[dict[str, plans.Plan]] = {
         visible=False,
         harmless=True,
     ),
-    "book_flight": Write(_same_flights, _cancel, _booked, restores=False, guarded=True),
+    "book_flight": Write(_same_flights, _cancel, _booked, restores=False, guarded="oken"),
     "cancel_booking": Write(
         *(_bookings_and_price, _book_again, _booking_gone, _other_booking, _same_price),
         restores=False,
-        guarded=True,
+        guarded="oken",
     ),
     "register_credit_card": Final("no tool removes a card", _cards, _registered),
-    "purchase_insurance": Final("no tool cancels an insurance", _balance, guarded=True),
+    "purchase_insurance": Final("no tool cancels an insurance", _balance, guarded="oken"),
     "set_budget_limit": Final("no tool reads the limit that it replaces"),
     **dict.fromkeys(
         (

@@ -179,7 +179,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, set):
-        return sorted(_plain(item) for item in value)
+        return {str(item): True for item in value}  # by what it holds: a set has no order
     if isinstance(value, str | int | float | bool | None):
         return value
     state = {key: item for key, item in vars(value).items() if key not in _UNNOTICED}

@@ -21,6 +21,7 @@ from pydantic import BaseModel
 
 from bench.worlds import plans
 from bench.worlds.dojo import banking, office, slack
+from bench.worlds.dojo.injected import made
 from bench.worlds.faults import AT_ONCE
 from bench.worlds.world import Args, GoldCall, Task, WorldError
 
@@ -80,9 +81,22 @@ class Dojo:
         for name, task in found.items():
             gold = task.ground_truth(pickle.loads(_image(self._suite)))
             calls = tuple(GoldCall(call.function, dict(call.args)) for call in gold)
+            if self._rogue and not calls:
+                calls = made(self._suite, name, task, pickle.loads(_image(self._suite)))
             if calls and not any(_nested(call.args) for call in gold):
                 tasks.append(Task(self.name, name, calls, self._suite))
         return tasks
+
+    def harms(self, task: Task) -> bool:
+        """Say whether an injected task's calls, undisturbed, do what it says itself."""
+        injected = get_suite(_VERSION, self._suite).injection_tasks[task.name]
+        place, before = self.open(task), pickle.loads(_image(self._suite))
+        for call in task.calls:
+            place.call(call.tool, call.args)
+        try:
+            return bool(injected.security("", before, place.environment))
+        except NotImplementedError:
+            return True  # it is judged by its calls alone
 
     def unrecorded(self) -> int:
         """Return how many tasks come without a recorded call, or with calls inside of calls."""
@@ -108,12 +122,12 @@ class DojoPlace:
     """One environment."""
 
     def __init__(self, suite: str) -> None:
-        self._environment = pickle.loads(_image(suite))
+        self.environment = pickle.loads(_image(suite))
         self._runtime = FunctionsRuntime(get_suite(_VERSION, suite).tools)
 
     def call(self, tool: str, args: Args) -> Any:
         """Call a tool."""
-        answer, error = self._runtime.run_function(self._environment, tool, dict(args))
+        answer, error = self._runtime.run_function(self.environment, tool, dict(args))
         if error:
             raise WorldError(error)
         return _plain(answer)
@@ -122,7 +136,7 @@ class DojoPlace:
         """Return the environment."""
         return {
             name: _state(value, _VIEWS.get(name, set()))
-            for name, value in self._environment
+            for name, value in self.environment
             if isinstance(value, BaseModel)
         }
 
