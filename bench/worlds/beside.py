@@ -25,7 +25,7 @@ from bench.worlds.faults import NEIGHBOUR, GaveUp, Struck
 from bench.worlds.later import Later
 from bench.worlds.outcome import Outcome, Told, judged, seen, started
 from bench.worlds.running import told
-from bench.worlds.standing import laid_over
+from bench.worlds.standing import in_order, laid_over
 from bench.worlds.world import GoldCall, Place, Task, World, WorldError
 
 _PARTNERS: Final = 6
@@ -71,7 +71,7 @@ def run_beside(world: World, task: Task, at: int) -> Outcome:
             first.tools[mine.calls[0].tool](**mine.calls[0].args)
             before = place.snapshot()
             _commit(second, theirs.calls[0])
-            made += judging.differences(before, place.snapshot())
+            made += in_order(judging.differences(before, place.snapshot()))
             raise GaveUp
     except SagaAborted as aborted:
         end = told(aborted.report, aborted.cause)

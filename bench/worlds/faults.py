@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bench.worlds import judging, plans
+from bench.worlds.standing import in_order
 from bench.worlds.world import Args, Given, GoldCall, Place, Tools, World, WorldError
 
 BEFORE: Final = "before"
@@ -171,7 +172,7 @@ class Struck:
         try:
             return self._place.call(tool, args)
         finally:
-            changes = tuple(judging.differences(before, self._place.snapshot()))
+            changes = tuple(in_order(judging.differences(before, self._place.snapshot())))
             self.lasting.append(Lasting(call, changes))
 
 

@@ -17,7 +17,7 @@ import pickle
 from collections.abc import Iterable
 from typing import Any
 
-from bench.worlds.judging import Difference, found_at, index_of
+from bench.worlds.judging import Difference, found_at, index_of, named
 
 
 def laid_over(start: Any, changes: Iterable[Difference]) -> Any:
@@ -29,6 +29,11 @@ def laid_over(start: Any, changes: Iterable[Difference]) -> Any:
     for change in laid:
         _lay(state, change)
     return state
+
+
+def in_order(changes: Iterable[Difference]) -> list[Difference]:
+    """Return one call's changes as they can be laid: what is gone first, then what came."""
+    return sorted(changes, key=lambda change: "+" in change.path)
 
 
 def unpickled(image: bytes) -> Any:
@@ -63,7 +68,8 @@ def _add(place: Any, name: str, value: Any) -> None:
     if isinstance(place, dict):
         place[name] = copy.deepcopy(value)
     elif isinstance(place, list):
-        place.append(copy.deepcopy(value))
+        by_place = name.isdigit() and not named([*place, value])
+        place.insert(int(name) if by_place else len(place), copy.deepcopy(value))
 
 
 def _remove(place: Any, name: str, value: Any) -> None:

@@ -9,6 +9,8 @@ import pytest
 from agent_saga import RefusedError, SagaAborted
 from bench.worlds import plans
 from bench.worlds.declaring import Declared, User
+from bench.worlds.judging import differences
+from bench.worlds.standing import in_order, laid_over
 from bench.worlds.world import GoldCall, Task
 
 BOOK, MOVE, CLOSE = (GoldCall(name, {"n": 1}) for name in ("book", "move", "close"))
@@ -81,3 +83,10 @@ def test_nobody_there_and_it_is_refused():
 def test_a_tool_that_nobody_declared_asks_a_human():
     assert isinstance(plans.row({}, "wipe"), plans.Final)
     assert isinstance(plans.row({"look": plans.Read()}, "look"), plans.Read)
+
+
+def test_what_came_into_a_list_is_laid_where_it_came():
+    start = {"flights": [{"to": "A"}, {"to": "B"}]}
+    after = {"flights": [{"to": "C"}, {"to": "B"}, {"to": "D"}]}
+    changes = in_order(differences(start, after))
+    assert laid_over(start, changes) == after
