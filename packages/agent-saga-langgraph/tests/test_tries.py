@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import contextvars
 import operator
+import threading
 from typing import Annotated, TypedDict
 
 import pytest
@@ -244,3 +247,100 @@ def test_what_stands_of_something_that_failed_and_was_passed_over_is_told(desk, 
     assert desk.run(graph)["log"] == ["other"]
     desk.shop.world.assert_stands("seat")
     assert any("passed over" in note and "book" in note for note in last_report().notes)
+
+
+def refuse(_):
+    raise ValueError("no")
+
+
+async def arefuse(_):
+    raise ValueError("no")
+
+
+def refused():
+    with contextlib.suppress(ValueError):
+        RunnableLambda(refuse).invoke(1)
+
+
+async def arefused():
+    with contextlib.suppress(ValueError):
+        await RunnableLambda(arefuse).ainvoke(1)
+
+
+@pytest.mark.parametrize("on_a_loop", [False, True])
+@pytest.mark.parametrize("how", ["a chain", "a chain in turn", "a graph", "some at once"])
+def test_what_is_done_behind_something_that_failed_is_not_in_it(desk, how, on_a_loop):
+    failing = {
+        "a chain": lambda: RunnableLambda(refuse, arefuse),
+        "a chain in turn": lambda: RunnablePassthrough() | RunnableLambda(refuse, arefuse),
+        "a graph": lambda: desk.chain(RunnableLambda(refuse, arefuse)),
+        "some at once": lambda: RunnableLambda(refuse, arefuse).map(),
+    }[how]()
+    given = GO if how == "a graph" else [1, 2]
+
+    def node(state):
+        with contextlib.suppress(ValueError):
+            failing.invoke(given)
+        return {"log": [desk.book("seat")]}
+
+    async def anode(state):
+        with contextlib.suppress(ValueError):
+            await failing.ainvoke(given)
+        return {"log": [(await desk.tool.ainvoke({"item": "seat"}))["id"]]}
+
+    assert desk.run(desk.chain(anode if on_a_loop else node), on_a_loop=on_a_loop)["log"] == [1]
+    assert last_report().clean
+    assert not last_report().notes
+
+
+@pytest.mark.parametrize("on_a_loop", [False, True])
+def test_what_a_tool_does_behind_something_that_failed_is_not_in_it(desk, on_a_loop):
+    def outer(item: str) -> int:
+        """Book by another tool."""
+        refused()
+        refused()
+        return desk.book(item)
+
+    async def aouter(item: str) -> int:
+        """Book by another tool."""
+        await arefused()
+        await arefused()
+        return (await desk.tool.ainvoke({"item": item}))["id"]
+
+    agent = calls_again(desk.shop, aouter if on_a_loop else outer)
+    asyncio.run(agent.ainvoke(PROMPT)) if on_a_loop else agent.invoke(PROMPT)
+    desk.shop.world.assert_applied_once("seat")
+    assert not last_report().notes
+
+
+def test_what_a_boundary_does_behind_something_that_failed_is_not_in_it(desk):
+    refused()
+    with desk.shop.kit.transaction():
+        refused()
+        desk.run(desk.chain(lambda _: {"log": [desk.book("seat")]}))
+    assert not last_report().notes
+
+
+@pytest.mark.guarantee("LANGGRAPH-1")
+def test_what_a_try_began_is_in_it_when_it_has_failed(desk):
+    """A thread of the first try books behind its end; the second one's equal call is that one."""
+    left = []
+
+    def late(tried):
+        refused()
+        tried.wait(30)
+        desk.book("seat")
+
+    def node(state):
+        if not left:
+            left.append(threading.Event())
+            context = contextvars.copy_context()
+            left.append(threading.Thread(target=context.run, args=(late, left[0])))
+            left[1].start()
+            raise ConnectionError("a later line")
+        left[0].set()
+        left[1].join()
+        return {"log": [desk.book("seat")]}
+
+    assert desk.run(desk.chain(RunnableLambda(node).with_retry(**AGAIN)))["log"] == [1]
+    desk.shop.world.assert_applied_once("seat")

@@ -22,7 +22,6 @@ Rules of this part, in this order:
 
 from __future__ import annotations
 
-import contextlib
 import json
 import threading
 from collections.abc import Iterator
@@ -42,7 +41,7 @@ from agent_saga.kit.frameworks.attempts import (
 from agent_saga_langgraph import place as places
 from agent_saga_langgraph.equals import Equals
 from agent_saga_langgraph.place import Mark, Place
-from agent_saga_langgraph.tries import Try, check_tries, failed, tries
+from agent_saga_langgraph.tries import Try, check_tries, failed
 from agent_saga_langgraph.wishes import Asked, History, Wish
 
 if TYPE_CHECKING:
@@ -92,10 +91,12 @@ class Attempts:
             if mark is not None and _step(saga, name, key) is None:
                 self._kept(name, mark)
 
-    def key(
+    def asked(
         self, saga: Saga, tool: Tool, call: str | None, mac: bytes, apart: str = ""
-    ) -> str | None:
-        """Return the key of a call; None outside a graph, and for a step without one that it is.
+    ) -> tuple[str | None, Try | None]:
+        """Return the key of a call, and which call of that step it is, as far as it is counted.
+
+        There is no key outside a graph, nor for a step without one that it is.
 
         Args:
             saga: whose step it is.
@@ -110,42 +111,24 @@ class Attempts:
         place = places.here()
         if place is None:
             check_tries(saga, tool)
-            return None
+            return None, None
         with self._lock:
             equals, asked = self._equals(tool.name, mac.hex()), Asked(place, call or "", apart)
             wish = next((one for one in equals.of_call(asked.call) if one.is_copy(asked)), None)
             if wish is None and not apart and any(equal(s, tool, mac) for s in unnamed(saga)):
-                return None
+                return None, None
             wish = wish or self._earlier(saga, tool, mac, asked)
             if wish is None and not apart:
                 other = self._unsettled(saga, tool, mac, ours=False)
                 if other:
-                    return other[0].key[-1]
+                    return (key := other[0].key[-1]), Try(key, self._times.get(key, 1))
             if wish is None:
                 wish = self._new(saga, tool, asked, mac)
             if wish.ask(place):
                 self._met(saga, tool.name, wish, place.spot)
             self._left.discard(wish.key)
-            self._times[wish.key] = self._times.get(wish.key, 0) + 1
-            return wish.key
-
-    @contextlib.contextmanager
-    def trying(self, key: str | None) -> Iterator[None]:
-        """Know of what a call calls itself that it is called again when this one is.
-
-        Args:
-            key: the call's, as `key` has just returned it.
-        """
-        if key is None:
-            yield
-            return
-        here = Try(key, self._times.get(key, 1))
-        token = tries.set((*tries.get(), here))
-        try:
-            yield
-            here.done = True
-        finally:
-            tries.reset(token)
+            number = self._times[wish.key] = self._times.get(wish.key, 0) + 1
+            return wish.key, Try(wish.key, number)
 
     def _equals(self, tool: str, mac: str) -> Equals:
         return self._wishes.setdefault((tool, mac), Equals())
@@ -323,7 +306,7 @@ class Attempts:
             any(self._times.get(str(one.of), 1) > one.number and not one.done for one in tried)
             for tried in wish.tried
         )
-        return called_again or _is_left_out(wish, witness)
+        return called_again or _ended_without(wish, witness)
 
     def passed_over(self, saga: Saga, witness: Witness) -> list[str]:
         """Return the tools of steps that stand, and were called in what failed for good."""
@@ -353,7 +336,8 @@ class Attempts:
                     yield tool, wish, step
 
 
-def _is_left_out(wish: Wish, witness: Witness) -> bool:
+def _ended_without(wish: Wish, witness: Witness) -> bool:
+    """Say whether what it was asked for in was tried again, or attempted, and ended without it."""
     if wish.tried and all(map(witness.runs.was_tried_again, wish.tried)):
         return True
     if wish.seen:

@@ -45,6 +45,7 @@ from agent_saga_langgraph.asking import interrupting
 from agent_saga_langgraph.attempts import attempts_of
 from agent_saga_langgraph.caches import check_not_cached
 from agent_saga_langgraph.telling import step_ended
+from agent_saga_langgraph.tries import Try, trying
 
 if TYPE_CHECKING:
     from agent_saga.engine.saga import Saga
@@ -123,12 +124,12 @@ class Effect:
         kwargs = unkeyed(self.tool, kwargs)
         if scope is None:
             return self.tool.invoke(None, args, kwargs, form="sync")
-        call = self._invocation(scope, args, kwargs)
+        call, asked = self._invocation(scope, args, kwargs)
         token, heard = calling.set(None), announced.set(False)
         try:
             attempts_of(scope.saga).save()
             self._check_answer(call)
-            with attempts_of(scope.saga).trying(call.key):
+            with trying(asked):
                 value = call.run()
         except LEAVES_A_TOOL as error:
             left: BaseException = self._leaving(held(error))
@@ -149,12 +150,12 @@ class Effect:
         kwargs = unkeyed(self.tool, kwargs)
         if scope is None:
             return await self.tool.invoke(None, args, kwargs, form="async")
-        call = self._invocation(scope, args, kwargs)
+        call, asked = self._invocation(scope, args, kwargs)
         token, heard = calling.set(None), announced.set(False)
         try:
             await attempts_of(scope.saga).save_async()
             self._check_answer(call)
-            with attempts_of(scope.saga).trying(call.key):
+            with trying(asked):
                 value = await call.start()
         except LEAVES_A_TOOL as error:
             left: BaseException = self._leaving(held(error))
@@ -169,7 +170,9 @@ class Effect:
         step_ended(call, None)
         return value
 
-    def _invocation(self, scope: Scope, args: Sequence[Any], kwargs: dict[str, Any]) -> Invocation:
+    def _invocation(
+        self, scope: Scope, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[Invocation, Try | None]:
         saga, tool = scope.saga, self.tool.tool
         check_kit(self.tool, saga)
         if not tool.reversible:
@@ -179,8 +182,8 @@ class Effect:
         arguments = self._chosen(named)
         fingerprint = mac(saga.salt, arguments)
         apart = self._apart(saga, named)
-        key = attempts_of(saga).key(saga, tool, calling.get(), fingerprint, apart)
-        return Invocation(scope, tool, arguments, args, kwargs, key)
+        key, asked = attempts_of(saga).asked(saga, tool, calling.get(), fingerprint, apart)
+        return Invocation(scope, tool, arguments, args, kwargs, key), asked
 
     def _apart(self, saga: Saga, arguments: Mapping[str, Any]) -> str:
         """Return what tells a call from others beside what is recorded of its arguments."""

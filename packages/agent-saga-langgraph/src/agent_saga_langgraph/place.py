@@ -24,7 +24,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langgraph.runtime import ExecutionInfo, get_runtime
 
-from agent_saga_langgraph.tries import Tries, tries
+from agent_saga_langgraph.tries import Tries, tries_here
 from agent_saga_langgraph.witness import (
     CHECKPOINTER,
     Task,
@@ -163,7 +163,7 @@ def here() -> Place | None:
         seen[0].checkpoint = known
     if len(seen) == 1:
         seen[0].kept = has_checkpointer(config)
-    return Place(Spot(known, seen[0].task.name, _levels(seen)), seen, watched, tries.get())
+    return Place(Spot(known, seen[0].task.name, _levels(seen)), seen, watched, tries_here())
 
 
 def _unwatched(

@@ -32,7 +32,7 @@ from agent_saga.kit.frameworks.declarations import from_policy
 from agent_saga.observe.correlation import STEP_ID
 from agent_saga_langgraph.caches import note_kept
 from agent_saga_langgraph.effects import ToolFailed, announced
-from agent_saga_langgraph.tries import Runs
+from agent_saga_langgraph.tries import Runs, leave_ended
 
 if TYPE_CHECKING:
     from agent_saga.engine.scope import Scope
@@ -92,6 +92,7 @@ class Listener(BaseCallbackHandler):
         Raises:
             ToolFailed: so it is.
         """
+        leave_ended()
         scope = current_scope.get()
         if announced.get() or (scope is None and not self._everywhere) or _is_covered(scope):
             return
