@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from contextlib import nullcontext
 
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
-from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables import RunnableGenerator, RunnableLambda
 from langchain_core.tools import StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint, task
@@ -31,6 +33,8 @@ from agent_saga_langgraph import (
     saga_stream_sync,
     wrap_tool,
 )
+from agent_saga_langgraph.tries import Runs
+from agent_saga_langgraph.unseen import _listener
 from agent_saga_testing.integration.driver import QUICK
 
 PROMPT = {"messages": [("user", "go on")]}
@@ -300,3 +304,33 @@ def test_a_name_that_is_no_tool_of_the_agent_says_where_it_belongs(shop):
     with pytest.raises(Exception, match="no tool look") as refused:
         saga_agent(made, shop.kit, tools={**shop.declared, "look": read_only()})
     assert "SagaMiddleware" in refused.value.fix
+
+
+@pytest.mark.parametrize("how", ["read to its end", "failed", "closed", "left"])
+def test_nothing_is_kept_of_a_run_that_ends_behind_its_boundary(shop, how):
+    def behind(numbers):
+        for number in numbers:
+            yield number
+            if how == "failed":
+                raise ValueError("no")
+
+    def read(stream):
+        with pytest.raises(ValueError, match="no") if how == "failed" else nullcontext():
+            list(stream)
+
+    chain = RunnableLambda(lambda x: x) | RunnableGenerator(behind)
+    listener = _listener.get()
+    listener._runs = Runs()  # other tests may be in the midst of theirs
+    with shop.kit.transaction():
+        stream = chain.stream(1)
+        next(stream)
+    assert listener._runs._tries
+    if how == "closed":
+        stream.close()
+    elif how == "left":
+        del stream
+        gc.collect()
+    else:
+        read(stream)
+    assert not listener._runs._tries
+    assert not listener._runs.last

@@ -59,8 +59,8 @@ class Listener(BaseCallbackHandler):
 
     @property
     def ignore_chain(self) -> bool:
-        """Whether nothing need be known of runs: outside boundaries, and where they are seen."""
-        return self._everywhere or current_scope.get() is None
+        """Whether nothing need be known of runs: where a witness sees them."""
+        return self._everywhere
 
     def on_chain_start(
         self,
@@ -72,7 +72,13 @@ class Listener(BaseCallbackHandler):
         tags: list[str] | None = None,
         **about: Any,
     ) -> None:
-        """Note in which try it is, and whether it is called in a task whose result is kept."""
+        """Note in which try it is, and whether it is called in a task whose result is kept.
+
+        Outside boundaries nothing need be known. How a run ends is heard there, too: it may have
+        begun in a boundary, and is forgotten then.
+        """
+        if current_scope.get() is None:
+            return
         self._runs.begun(run_id, parent_run_id, tags or ())
         note_kept()
 
@@ -126,7 +132,7 @@ def _undeclared(name: str) -> UndeclaredTool:
     )
 
 
-_listener: ContextVar[Any] = ContextVar("agent_saga_langgraph_listener", default=Listener())  # noqa: B039 - it holds nothing that changes
+_listener: ContextVar[Any] = ContextVar("agent_saga_langgraph_listener", default=Listener())  # noqa: B039 - one for the process: each run has an id of its own, and is forgotten when it ends
 
 register_configure_hook(_listener, inheritable=True)
 
