@@ -12,9 +12,10 @@ import time
 
 import pytest
 
-from agent_saga import AgentKit, MemoryWAL, SagaAborted, Settings, compensator, last_report
+from agent_saga import AgentKit, FileWAL, MemoryWAL, SagaAborted, Settings, compensator, last_report
 from agent_saga.engine import in_hand
 from agent_saga.errors import AgentSagaError
+from agent_saga.wal.reader import records
 from agent_saga_testing.waiting import until
 
 
@@ -246,3 +247,78 @@ def test_savepoints_that_fail_beside_their_boundary_are_undone_once(seed, asynch
     assert all(report.clean for report in reports)
     assert not (reports and crowd.stands)
     assert len(set(crowd.undone)) == len(crowd.undone)
+
+
+@pytest.mark.guarantee("SAVE-2")
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_savepoint_that_gives_the_saga_up_meanwhile_ends_what_waits_for_it(tmp_path, commits):
+    """Its inverse ends the program; nothing more is undone here, and nothing else is recorded."""
+    stands, undone, reached, ends = [], [], threading.Event(), threading.Event()
+    wal = FileWAL(tmp_path / "log")
+    kit = AgentKit("desk", wal=wal, settings=Settings(after_stuck="continue"))
+
+    @kit.tool("COMPENSABLE", name="book")
+    def book(item):
+        stands.append(item)
+        return item
+
+    @book.undo
+    def cancel(result):
+        undone.append(result)
+        if result == "room":
+            reached.set()
+            until(ends.is_set)
+            raise SystemExit(3)
+        stands.remove(result)
+
+    def inner(saga):
+        with contextlib.suppress(BaseException), saga.savepoint("inner"):
+            book("room")
+            raise ValueError("the savepoint fails")
+
+    with pytest.raises(AgentSagaError), kit.transaction() as saga:
+        book("seat")
+        context = contextvars.copy_context()
+        thread = threading.Thread(target=lambda: context.run(inner, saga))
+        thread.start()
+        until(reached.is_set)
+        threading.Timer(0.2, ends.set).start()
+        if not commits:
+            raise RuntimeError
+    thread.join()
+    report = last_report()
+    assert report.outcome == "RELEASED"
+    assert not report.clean
+    assert undone == ["room"]
+    assert set(stands) == {"seat", "room"}
+    wal.close()
+    events = [record.event for record in records(tmp_path / "log")]
+    assert events.count("SAGA_RELEASED") == 1
+    assert events[events.index("SAGA_RELEASED") + 1 :] in ([], ["WRITER_CLOSE"], ["MARK"])
+
+
+@pytest.mark.guarantee("SAVE-2")
+def test_a_savepoint_that_outlives_its_boundary_is_really_undone():
+    desk, booked, fails = Desk(), threading.Event(), threading.Event()
+    reports = []
+
+    def inner(saga):
+        try:
+            with saga.savepoint("inner"):
+                desk.book("bed")
+                booked.set()
+                until(fails.is_set)
+                raise ValueError("the savepoint fails")
+        except SagaAborted as aborted:
+            reports.append(aborted.report)
+
+    with desk.kit.transaction() as saga:
+        context = contextvars.copy_context()
+        thread = threading.Thread(target=lambda: context.run(inner, saga))
+        thread.start()
+        until(booked.is_set)
+    fails.set()
+    thread.join()
+    assert reports[0].clean
+    assert desk.undone == ["bed"]
+    assert not desk.stands

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -194,3 +196,41 @@ def test_a_program_hands_back_before_its_next_saga_what_it_could_not_finish(
         act("c")
     released = [r for r in records(log.path) if r.event == Ev.SAGA_RELEASED]
     assert len(released) == 1
+
+
+def test_threads_that_begin_at_the_same_moment_hand_it_back_once(
+    log: Log, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wal = FileWAL(log.path)
+    log.wals.append(wal)
+    kit = AgentKit("server", wal=wal, settings=QUICK)
+
+    @kit.tool("COMPENSABLE", name="act", compensate=lambda result: None)
+    def act() -> None: ...
+
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(SagaAborted),
+        kit.transaction("first") as saga,
+    ):
+        act()
+        unreadable: dict[str, int] = {"*": 1 << 60}
+        patch.setattr(FileWAL, "_fences_now", lambda wal: unreadable)
+        raise RuntimeError
+    together = threading.Barrier(8)
+    looked = FileWAL._fences_now
+
+    def one() -> None:
+        together.wait()
+        with kit.transaction("next"):
+            pass
+
+    with monkeypatch.context() as slowly:
+        threads = [threading.Thread(target=one) for _ in range(8)]
+        slowly.setattr(FileWAL, "_fences_now", lambda wal: (time.sleep(0.05), looked(wal))[1])
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    released = [r for r in records(log.path) if r.event == Ev.SAGA_RELEASED]
+    assert [r.saga for r in released] == [saga.id]

@@ -208,7 +208,7 @@ def test_a_claimer_that_is_killed_keeps_nobody_from_going_on(
     with monkeypatch.context() as dying:
         dying.setattr(claiming, MOMENTS[moment], killed)
         dying.setattr(claiming, "withdraw", lambda *args: None)
-        dying.setattr(claiming, "let_go", lambda *args: None)
+        dying.setattr(claiming, "_let_go", lambda *args: None)
         with pytest.raises(Killed):
             first.recover_all()
     assert world.undone == []
@@ -230,7 +230,7 @@ def test_a_daemon_that_is_killed_while_undoing_is_taken_over_in_turn(
     past.applied("b", handler=handler)
     past.die()
     first = log.daemon()
-    monkeypatch.setattr(claiming, "let_go", lambda *args: None)
+    monkeypatch.setattr(claiming, "_let_go", lambda *args: None)
 
     def dies(*args, **kwargs):
         raise Killed
@@ -372,7 +372,7 @@ def test_a_claimer_with_an_old_survey_sees_what_another_one_did_and_died_of(
     past.die()
     slow, quick = log.daemon(), log.daemon()
     old = survey(log.path, dead=frozenset({past.wal.writer})).sagas[SAGA]
-    monkeypatch.setattr(claiming, "let_go", lambda *args: None)
+    monkeypatch.setattr(claiming, "_let_go", lambda *args: None)
 
     def dies(*args):
         raise Killed

@@ -90,7 +90,7 @@ class Killed(BaseException):
 def test_an_interrupted_undo_goes_on_when_it_is_run_again(log, world, monkeypatch):
     committed(log)
     daemon = log.daemon()
-    monkeypatch.setattr(claiming, "let_go", lambda *args: None)
+    monkeypatch.setattr(claiming, "_let_go", lambda *args: None)
 
     def dies(*args):
         raise Killed
@@ -112,7 +112,7 @@ def test_an_interrupted_undo_goes_on_when_it_is_run_again(log, world, monkeypatc
 def test_an_interrupted_undo_is_finished_by_recovery_too(log, world, monkeypatch):
     committed(log)
     daemon = log.daemon()
-    monkeypatch.setattr(claiming, "let_go", lambda *args: None)
+    monkeypatch.setattr(claiming, "_let_go", lambda *args: None)
 
     def dies(*args, **how):
         raise Killed

@@ -98,7 +98,7 @@ class Killed(BaseException):
 def test_a_crash_in_the_middle_shows_and_is_gone_on_with(log, world, monkeypatch):
     committed(log)
     place = log.daemon()._place()
-    monkeypatch.setattr(claiming, "let_go", lambda *args: None)
+    monkeypatch.setattr(claiming, "_let_go", lambda *args: None)
 
     def dies(*args):
         raise Killed

@@ -163,7 +163,7 @@ def interrupted(
         return real(*args, **how)
 
     with monkeypatch.context() as dying:
-        dying.setattr(claiming, "let_go", lambda *args: None)
+        dying.setattr(claiming, "_let_go", lambda *args: None)
         dying.setattr(where, dies)
         with pytest.raises(Killed):
             daemon.undo(SAGA, by="ann", reason="too far", to=to)

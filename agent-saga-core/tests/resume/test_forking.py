@@ -300,7 +300,7 @@ def _cut(shop: Shop, fork: dict[str, Any], after: int, patch: pytest.MonkeyPatch
         return real(*given, **how)
 
     with patch.context() as dying:
-        dying.setattr(claiming, "let_go", lambda *given: None)
+        dying.setattr(claiming, "_let_go", lambda *given: None)
         dying.setattr(inverse, "_announced", dies)
         with pytest.raises(Killed), shop.open(**fork):
             pass

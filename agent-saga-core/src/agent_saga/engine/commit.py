@@ -78,6 +78,7 @@ def commit(saga: Saga) -> Protocol[Committed]:
     _list(saga, report)
     report.notes += [f"kept of a way that was left: {line}" for line in saga.kept_ways()]
     try:
+        in_hand.check_kept(saga)
         seq = journal.saga_event(
             saga,
             Ev.SAGA_COMMITTED,

@@ -6,6 +6,7 @@ Rules of this part:
   of them at a time has a step in hand; the other one waits, bounded, and looks at it afresh.
 - Whoever has a step in hand waits for nobody else who undoes.
 - Leaving a boundary, and the end of its undoing, wait for savepoints in it that are being undone.
+  If one of these gives the saga up to recovery meanwhile, nothing more is done or recorded here.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from agent_saga.engine.requests import Protocol, StepEnded
+from agent_saga.errors import SagaUnwinding
 
 if TYPE_CHECKING:
     from agent_saga.engine.saga import Saga
@@ -86,6 +88,16 @@ def taken(step: Step, mine: InHand) -> InHand | None:
 def ended(going: Sequence[Step | InHand], saga: Saga) -> Protocol[BaseException | None]:
     """Wait, bounded, until all of these have ended; return what cut the waiting short, or None."""
     return (yield from ended_by(_deadline(saga), going, saga))
+
+
+def check_kept(saga: Saga) -> None:
+    """Refuse to go on with a saga that what undid another part of it has given up.
+
+    Raises:
+        SagaUnwinding: so it is.
+    """
+    if saga.released:
+        raise SagaUnwinding("It was left to recovery meanwhile.")
 
 
 def going_on(scope: Scope) -> Protocol[BaseException | None]:

@@ -8,15 +8,17 @@ Rules of this part:
   process, or by the next pass of a recovery daemon in it. Else recovery finds it when this process
   has died.
 - A record that was appended is not appended again: whether it reached the disk is waited for only.
+  Of several threads that try, one has what is remembered of a saga; so no lock is held, which a
+  forked child would find locked for ever.
+- What another process has taken over is forgotten.
 """
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
-from agent_saga.domain.lifecycle import SagaState
+from agent_saga.domain.lifecycle import SagaState, saga_after
 from agent_saga.domain.records import Ev
 from agent_saga.errors import AgentSagaError, SagaForked
 from agent_saga.observe.logger import logger
@@ -46,18 +48,19 @@ class _Left(NamedTuple):
 
 
 _left: Final[WeakKeyDictionary[BaseWAL, dict[str, _Left]]] = WeakKeyDictionary()
-_lock: Final = threading.Lock()
 
 
 def release(scope: Scope, cause: str) -> None:
     """Give a saga up to recovery: nothing in this process will act on it any more."""
     saga = scope.saga
+    with saga.lock:
+        before, saga.released = saga.released, True
     saga.root.fence()
-    saga.released = True
-    if saga.state not in (SagaState.RUNNING, SagaState.UNWINDING):
+    if before or saga.state not in (SagaState.RUNNING, SagaState.UNWINDING):
         return
     if saga.begun:
         hand_back(saga.engine.wal, saga.id, saga.epoch, cause)
+        saga.state = saga_after(saga.state, Ev.SAGA_RELEASED)
 
 
 def hand_back(wal: BaseWAL, saga: str, epoch: int, cause: str) -> None:
@@ -69,24 +72,24 @@ def hand_back(wal: BaseWAL, saga: str, epoch: int, cause: str) -> None:
         epoch: the epoch in which this process owns it.
         cause: why it is given up.
     """
-    trouble = _recorded(wal, saga, _Left(wal.writer, epoch, cause))
+    left = _taken(wal, saga) or _Left(wal.writer, epoch, cause)
+    trouble = _recorded(wal, saga, left)
     if trouble is not None:
         log.warning("that saga %s was released could not be recorded: %s", saga, trouble)
 
 
 def hand_back_left(wal: BaseWAL) -> None:
     """Try again to hand back what could not be handed back before."""
-    for saga, left in list(_left.get(wal, {}).items()):
-        if left.writer == wal.writer:
+    for saga in list(_left.get(wal, ())):
+        left = _taken(wal, saga)
+        if left is not None and left.writer == wal.writer:
             _recorded(wal, saga, left)
-        else:
-            _forget(wal, saga)
 
 
-def is_left(wal: BaseWAL, saga: str) -> bool:
-    """Say whether a saga that this process owns could not be handed back yet."""
+def is_left(wal: BaseWAL, saga: str, epoch: int) -> bool:
+    """Say whether a saga that this process owns in an epoch could not be handed back yet."""
     left = _left.get(wal, {}).get(saga)
-    return left is not None and left.writer == wal.writer
+    return left is not None and (left.writer, left.epoch) == (wal.writer, epoch)
 
 
 def _recorded(wal: BaseWAL, saga: str, left: _Left) -> Exception | None:
@@ -100,16 +103,15 @@ def _recorded(wal: BaseWAL, saga: str, left: _Left) -> Exception | None:
         wal.drain()
         wal.start_sync()
     except (AgentSagaError, OSError) as trouble:
-        with _lock:
+        if not wal.is_fenced(saga, left.epoch):
             _left.setdefault(wal, {})[saga] = left
         return trouble
-    _forget(wal, saga)
     return None
 
 
-def _forget(wal: BaseWAL, saga: str) -> None:
-    with _lock:
-        _left.get(wal, {}).pop(saga, None)
+def _taken(wal: BaseWAL, saga: str) -> _Left | None:
+    """Take out what is remembered of a saga, so that nobody else tries to record it meanwhile."""
+    return _left.get(wal, {}).pop(saga, None)
 
 
 def forked(scope: Scope) -> bool:

@@ -159,7 +159,7 @@ class Saga:
         self.report = report
         if report.clean and self.state in (SagaState.COMMITTED, SagaState.ROLLED_BACK):
             with self.lock:  # each step holds the saga: only the collector would part them
-                self.steps = {key: step for key, step in self.steps.items() if step.in_flight}
+                self.steps = {key: step for key, step in self.steps.items() if _goes_on(step)}
                 self.keyed = {}
 
     def new_report(self) -> RollbackReport:
@@ -325,6 +325,12 @@ class Saga:
         """Return the steps of a scope that are in flight."""
         with self.lock:
             return [s for s in self.steps.values() if s.in_flight and s.scope.within(scope)]
+
+
+def _goes_on(step: Step) -> bool:
+    """Say whether a step is still needed: it runs, or its savepoint was not left yet."""
+    scope = step.scope
+    return step.in_flight or (scope.parent is not None and not scope.left)
 
 
 def undo_order(steps: Sequence[Step]) -> list[Step]:

@@ -89,8 +89,13 @@ def suspend(saga: Saga, request: SuspendRequested) -> Protocol[BaseException | N
     cut = yield from in_hand.going_on(saga.root)
     if cut is not None:
         return cut
+    if saga.released:
+        return NotSuspendable(f"Saga {saga.id} was left to recovery meanwhile.")
     reasons = [
         f"{step.tool.name}: {why}" for step in saga.steps_of(saga.root) if (why := _why_not(step))
+    ]
+    reasons += [
+        f"{'/'.join(o.scope.path)}: it is being undone" for o in in_hand.undoings_in(saga.root)
     ]
     if reasons:
         return NotSuspendable(

@@ -2,20 +2,19 @@
 
 Rules of this part:
 
-1. Fence: from now on no step of this scope may start. 2. Settle: wait, bounded, for steps in
-   flight.
+1. Fence: no step of this scope may start any more. 2. Settle: wait, bounded, for those in flight.
 3. Resolve unknown endings: the prober, else a provisional inverse once nothing can arrive late,
    else the step is orphaned. 4. Undo, in `undo_order`; each inverse by `run_inverse`.
 5. A step without an inverse is an orphan, never skipped silently. An inverse that fails for good,
    or that is not registered here, makes the saga STUCK; by default the rest is left UNRESOLVED. A
    call that is still running halts before its step. An inverse that was announced again and again
    by processes that died is a human's case too: it may be what they die of.
-6. A savepoint that is undone meanwhile is undone beside this, one of both at each step. Its end is
-   waited for, bounded.
+6. A savepoint can be undone beside this, one of both at each step, and is waited for, bounded; if
+   it gives the saga up to recovery, nothing more is done here.
 7. The terminal record is durable, and the fence is checked once more, before a verdict is returned.
 
-A log that fails, or a fence, ends the unwinding at once: nothing more is run, everything left is
-listed UNRESOLVED, and the saga is released to recovery.
+A log that fails, or a fence, ends it at once: nothing more is run, what is left is listed
+UNRESOLVED, and the saga is released to recovery.
 """
 
 from __future__ import annotations
@@ -126,7 +125,7 @@ class Unwinding:
             return
         if not self._announced():
             journal.unwinding(self.scope, cause)
-        cut = yield from self._settle()
+        cut = yield from in_hand.ended(saga.in_flight_of(self.scope), saga)
         if cut is not None:
             self.give_up(cut)
             return
@@ -139,15 +138,13 @@ class Unwinding:
         if cut is not None:
             self.give_up(cut)
             return
+        in_hand.check_kept(saga)
         yield from self._terminal()
 
     def _announced(self) -> bool:
         if self.scope.parent is not None:
             return self.scope.state is ScopeState.UNWINDING
         return self.scope.saga.state is SagaState.UNWINDING
-
-    def _settle(self) -> Protocol[BaseException | None]:
-        return (yield from in_hand.ended(self.scope.saga.in_flight_of(self.scope), self.scope.saga))
 
     def visit(self, step: Step) -> Protocol[BaseException | None]:
         """Undo one step, or say why not; return what cuts the whole unwinding short."""
@@ -160,6 +157,7 @@ class Unwinding:
             self.halted = self.halted or f"unwinding halted at {step.tool.name}"
             return None
         try:
+            in_hand.check_kept(self.scope.saga)
             return (yield from self._visit(step))
         finally:
             mine.ended()
@@ -375,9 +373,9 @@ def _used_up(step: Step) -> bool:
 def _how_known(step: Step, inverse: Compensation) -> str:
     if step.via == "prober":
         return "its answer was lost; its prober found the effect"
-    if inverse is step.provisional:
-        return "its answer was lost; undone in case it took effect"
-    return ""
+    return (
+        "its answer was lost; undone in case it took effect" if inverse is step.provisional else ""
+    )
 
 
 def _found_open(step: Step) -> None:
@@ -386,7 +384,7 @@ def _found_open(step: Step) -> None:
         return
     if step.state is StepState.INTENT:
         journal.unknown(step, "its protocol was interrupted")
-    elif step.state is StepState.COMPENSATING:
+    if step.state is StepState.COMPENSATING:
         journal.step_event(step, Ev.STEP_COMPENSATION_UNKNOWN, error=None, ending="interrupted")
 
 

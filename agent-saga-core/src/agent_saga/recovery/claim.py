@@ -54,9 +54,8 @@ __all__ = [
     "Place",
     "check_claimable",
     "claimed",
+    "gave_up",
     "give_back",
-    "left_in_hand",
-    "let_go",
     "let_wait",
 ]
 
@@ -130,7 +129,7 @@ def claimed(
             yield Claimed(found, epoch)
             interrupts.raise_kept()
         except BaseException:
-            let_go(place, saga, epoch)
+            _let_go(place, saga, epoch)
             raise
 
 
@@ -210,25 +209,45 @@ def _found(place: Place, saga: str) -> Found:
     return found
 
 
-def left_in_hand(place: Place, found: Found) -> bool:
-    """Say whether this process owns a saga, and nothing in it acts on the saga any more.
+def gave_up(place: Place, found: Found) -> bool:
+    """Release a saga that this process owns and that nothing in it acts on; False if there is none.
 
     So it is when it could not be finished, and that it was released could not be recorded.
+
+    Args:
+        place: where recovery works.
+        found: the saga, as surveyed; it is looked at afresh before anything is done.
+
+    Raises:
+        WALError: it could not be looked at.
     """
-    if is_left(place.wal, found.id):
+    if not _is_left_behind(place, found):
+        return False
+    try:
+        with _alone(found.id):
+            place.wal.drain()
+            now = look(place.wal.path, found.id)
+            if now is None or not _is_left_behind(place, now):
+                return False
+            hand_back(place.wal, now.id, now.effective.epoch, "what claimed it could not go on")
+            return True
+    except ClaimRefused:  # a thread of this process acts on it
+        return False
+
+
+def _is_left_behind(place: Place, found: Found) -> bool:
+    if found.effective.owner != place.wal.writer or found.view.state not in OWNED:
+        return False
+    if is_left(place.wal, found.id, found.effective.epoch):
         return True
-    claim = None
+    taken = None
     for record in found.effective.records:
-        if record.event == Ev.SAGA_CLAIM:
-            claim = record
-        elif record.event == Ev.SAGA_RESUMED:
-            claim = None  # its program goes on with it
-    with _lock:
-        mine = claim is not None and claim.writer == place.wal.writer
-        return mine and found.id not in _claiming
+        if record.event in (Ev.SAGA_CLAIM, Ev.SAGA_RESUMED):
+            taken = record.event
+    return taken == Ev.SAGA_CLAIM
 
 
-def let_go(place: Place, saga: str, epoch: int) -> None:
+def _let_go(place: Place, saga: str, epoch: int) -> None:
     """Release a claimed saga that this process will not act on any more."""
     try:
         place.wal.drain()

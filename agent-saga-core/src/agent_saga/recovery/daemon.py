@@ -40,7 +40,7 @@ from agent_saga.recovery.calls import (
     takeovers,
 )
 from agent_saga.recovery.cases import case_of, is_case
-from agent_saga.recovery.claim import OWNED, Place, left_in_hand, let_go
+from agent_saga.recovery.claim import OWNED, Place, gave_up
 from agent_saga.recovery.hold import forget, held, hold_text
 from agent_saga.recovery.notices import Notices
 from agent_saga.recovery.pauses import pause_after
@@ -124,7 +124,7 @@ class Daemon:
     """Recovers the sagas of one log.
 
     Args:
-        place: opened at the first pass that has something to recover.
+        place: opened at the first pass.
         by: who recovers, for the record.
         told: called with each saga that needs a human, once for as long as it does.
         notices: tells the notifiers of plugins of new cases.
@@ -286,11 +286,9 @@ class Daemon:
 
     def _living(self, found: Found) -> Recovered:
         """Say what becomes of a saga whose owner lives; give up what this process left behind."""
-        place = self._place()
-        if not left_in_hand(place, found):
-            return Recovered(found.id, found.view.name, LIVE, "its process lives")
-        let_go(place, found.id, found.effective.epoch)
-        return Recovered(found.id, found.view.name, FAILED, LEFT_BEHIND)
+        if gave_up(self._place(), found):
+            return Recovered(found.id, found.view.name, FAILED, LEFT_BEHIND)
+        return Recovered(found.id, found.view.name, LIVE, "its process lives")
 
     def _left_alone(self, found: Found) -> Recovered | None:
         """Say why nothing is tried at a saga whose owner is dead; None if something is."""

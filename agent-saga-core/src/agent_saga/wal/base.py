@@ -220,6 +220,10 @@ class BaseWAL(Durability):
                 reason="It undoes or resumes the saga; this process may not act on it any more.",
             )
 
+    def is_fenced(self, saga: str, epoch: int) -> bool:
+        """Say whether a later owner of a saga is known; False where the fence cannot be read."""
+        return epoch < self._look().get(saga, 0)
+
     def _look(self) -> Mapping[str, int]:
         """Look at the fences, and remember what was durable before."""
         durable, looked_at = self.synced, _now()
