@@ -11,7 +11,7 @@ import pytest
 from tools import forks, tree
 
 PROGRAM = """
-import json, sys
+import json, sys, threading
 from tools import forks
 
 folder = sys.argv[1]
@@ -28,16 +28,26 @@ codes = [
         ["-p", "no_such_plugin", folder + "/test_green.py"],
         ["-p", "breaks", folder + "/test_green.py"],
         [folder + "/test_killed.py"],
+        ["-p", "fills", folder + "/test_many.py"],
     )
 ]
 said = forks.run([folder + "/test_red.py"])[1]
-print(json.dumps({"loaded": loaded, "codes": codes, "said": said}))
+sys.parent = True
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+threaded = [
+    forks.run(["-q", "-c", "pyproject.toml", "-p", "no:cacheprovider", folder + name])[0]
+    for name in ("/test_anew.py", "/test_red.py", "/test_unreadable.py")
+]
+print(json.dumps({"loaded": loaded, "codes": codes, "said": said, "threaded": threaded}))
 """
 FILES = {
     "test_green": "def test_it(): pass",
     "test_red": "import os\ndef test_it():\n    os.write(1, b'by hand')\n    assert False, 'red'",
     "test_unreadable": "import no_such_module",
     "test_killed": "import os\ndef test_it(): os.kill(os.getpid(), 9)",
+    "test_many": "import pytest\n@pytest.mark.parametrize('n', range(500))\ndef test_it(n): pass",
+    "test_anew": "import sys\ndef test_it(): assert not hasattr(sys, 'parent')",
+    "fills": "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))",
     "breaks": "def pytest_configure(config): raise LookupError('it breaks')",
 }
 
@@ -59,11 +69,17 @@ def test_what_others_made_is_loaded_once_and_nothing_of_ours(seen):
 
 
 def test_only_a_failing_test_ends_like_one(seen):
-    green, red, unreadable, unknown, broken, killed = seen["codes"]
+    green, red, unreadable, unknown, broken, killed, full = seen["codes"]
     assert (green, red) == (0, 1)
-    assert not {unreadable, unknown, broken, killed} & {0, 1}
+    assert not {unreadable, unknown, broken, killed, full} & {0, 1}
     assert broken == forks.BROKEN
     assert killed == -9
+
+
+def test_where_a_thread_would_be_lost_each_is_started_anew(seen):
+    green, red, unreadable = seen["threaded"]
+    assert (green, red) == (0, 1)
+    assert unreadable not in {0, 1}
 
 
 def test_what_a_run_says_is_handed_back(seen):

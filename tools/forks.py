@@ -6,7 +6,8 @@ Rules of this part:
   people. Of this workspace nothing is, but what a plugin brings: each run loads it anew.
 - A run ends as a process ends, with its own code, and what it said is handed back. A run that
   breaks before a test has failed never looks like a failing test.
-- Where there is no fork, each run is a process of its own, and only slower.
+- Where there is no fork, or a thread runs that a fork would lose, each run is a process of its own,
+  and only slower.
 
 pytest takes 0.8 s of CPU to start, and three where the tests import LangGraph; most runs need less
 than that for themselves. A fork has both at once.
@@ -23,9 +24,10 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from tools import tree
 
@@ -39,6 +41,13 @@ _FORKS = hasattr(os, "fork")
 _LOADED_EARLY = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
 """What is loaded before pytest starts has its plain asserts; pytest would say so."""
 
+_PROGRAM = """
+import sys
+sys.path[:1] = ["", sys.argv[1]]
+from tools import forks
+forks.be(sys.argv[2:])
+"""
+
 
 def load(files: Sequence[str]) -> None:
     """Load what runs of these test files will need of other people.
@@ -51,6 +60,8 @@ def load(files: Sequence[str]) -> None:
     with contextlib.redirect_stdout(io.StringIO()):
         # It ends before it collects, and its plugins stay, loaded as it loads them.
         _pytest(["--markers", str(tree.ROOT / "conftest.py")])
+    if not _can_fork():
+        return
     with tempfile.NamedTemporaryFile("r", encoding="utf-8") as seen:
         _forked(lambda: _collect(files, Path(seen.name)))
         names = seen.read().split()
@@ -66,10 +77,10 @@ def run(arguments: Sequence[str]) -> tuple[int, str]:
     Args:
         arguments: those of pytest.
     """
-    if _FORKS:
+    if _can_fork():
         return _forked(lambda: _pytest(arguments))
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *arguments],
+        [sys.executable, "-c", _PROGRAM, str(tree.ROOT), *arguments],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -78,26 +89,45 @@ def run(arguments: Sequence[str]) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+def be(arguments: Sequence[str]) -> NoReturn:
+    """Run pytest once as all that this process does."""
+    _end_with(lambda: _pytest(arguments))
+
+
+def _can_fork() -> bool:
+    return _FORKS and threading.active_count() == 1
+
+
 def _forked(do: Callable[[], int]) -> tuple[int, str]:
     sys.stdout.flush()
     sys.stderr.flush()
     with tempfile.TemporaryFile() as said:
         child = os.fork()
         if child == 0:
-            for descriptor in (1, 2):
-                os.dup2(said.fileno(), descriptor)
-            _end(do())
+            _end_with(do, said.fileno())
         _, status = os.waitpid(child, 0)
         said.seek(0)
         return os.waitstatus_to_exitcode(status), said.read().decode("utf-8", "replace")
 
 
-def _end(code: int) -> None:
-    """End this fork: what wants to know of it is told, and nothing is taken apart or waited for."""
-    atexit._run_exitfuncs()  # noqa: SLF001 - what a process does that ends by itself
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+def _end_with(do: Callable[[], int], output: int | None = None) -> NoReturn:
+    """Do something and end this process with its code: nothing is taken apart or waited for.
+
+    What wants to know of the end is told. Whatever breaks, be it the output, the code is `BROKEN`:
+    Python's own, for an error that nobody caught, is that of a failing test.
+    """
+    code = BROKEN
+    try:
+        if output is not None:
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+        done = do()
+        atexit._run_exitfuncs()  # noqa: SLF001 - what a process does that ends by itself
+        sys.stdout.flush()
+        sys.stderr.flush()
+        code = done
+    finally:
+        os._exit(code)
 
 
 def _pytest(arguments: Sequence[str]) -> int:
