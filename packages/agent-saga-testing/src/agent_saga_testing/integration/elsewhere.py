@@ -14,7 +14,7 @@ from typing import Any
 
 from agent_saga import PreFlightGate
 from agent_saga_testing.integration.driver import AgentDriver, Call, CaseTool, Ended, Options, Turn
-from agent_saga_testing.integration.tools import Tools
+from agent_saga_testing.integration.tools import KILLED, Tools
 from agent_saga_testing.kits.forks import run_forked
 
 __all__ = ["agent_of", "book", "run_and_die", "run_elsewhere"]
@@ -29,16 +29,18 @@ def run_elsewhere(
 
 
 def run_and_die(driver: type[AgentDriver], folder: Path, script: Sequence[Turn]) -> None:
-    """Run a resumable agent in another process, which dies on the way.
+    """Run a resumable agent in another process, which dies of `Tools.dies_once` on the way.
 
     Raises:
-        AssertionError: it did not die.
+        AssertionError: it did not die, or of something else.
     """
     made = _reference(driver)
     try:
         answer = run_forked(_run, *made, folder, script, {}, load=(_module, made[0]))
-    except ChildProcessError:
-        return
+    except ChildProcessError as died:
+        if died.args[-1] == KILLED:
+            return
+        raise AssertionError(f"The process was not killed by its tool: {died}") from died
     raise AssertionError(f"The process lived, and answered {answer!r}.")
 
 

@@ -20,7 +20,11 @@ from agent_saga import FileSwitchStore, KillSwitch, compensator, current_saga
 from agent_saga_testing.integration.driver import CaseTool
 from agent_saga_testing.world import World
 
-__all__ = ["Tools"]
+__all__ = ["KILLED", "Tools"]
+
+_DEADLY = getattr(signal, "SIGKILL", signal.SIGTERM)
+KILLED = -_DEADLY if hasattr(signal, "SIGKILL") else int(_DEADLY)
+"""The exit status of a process that `Tools.dies_once` has killed."""
 
 LOOK = 0.002
 """Seconds between two looks at whether a held tool may go on."""
@@ -176,7 +180,7 @@ class Tools:
             mark = self._folder / "died"
             if not mark.exists():
                 mark.touch()
-                os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
+                os.kill(os.getpid(), _DEADLY)
             return item
 
         return CaseTool("dies_once", dies_once)

@@ -7,6 +7,8 @@ Rules of this part:
   thread, or a process cannot be watched safely, each is started anew, and is only slower.
 - A fork has the environment, the search path and the folder that the test has at that moment. It
   ends as any process does, or is killed.
+- An error is told as what it is, also where it cannot travel. What a module prints while it is
+  loaded goes to the standard error.
 - One runs at a time, and is waited for; one that does not end in time is killed.
 """
 
@@ -21,11 +23,18 @@ import subprocess
 import sys
 import tempfile
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
-from agent_saga_testing.kits.processes import PATIENCE, Process
+from agent_saga_testing.kits.processes import (
+    PATIENCE,
+    Process,
+    answer_of,
+    portable,
+    take_output,
+)
 
 __all__ = ["run_forked"]
 
@@ -116,21 +125,23 @@ _SERVER: Final = _Server()
 
 def main() -> None:
     """Carry out orders until there are none."""
+    output = take_output()
     loaded: set[bytes] = set()
-    while True:
-        try:
-            order = _Order(*pickle.load(sys.stdin.buffer))  # noqa: S301 - written by the test
-        except EOFError:
-            return
-        try:
-            told: object = _carried_out(order, loaded)
-        except Exception as error:
-            told = error
-        pickle.dump(told, sys.stdout.buffer)
-        sys.stdout.buffer.flush()
+    with os.fdopen(output, "wb") as answers:
+        while True:
+            try:
+                order = _Order(*pickle.load(sys.stdin.buffer))  # noqa: S301 - written by the test
+            except EOFError:
+                return
+            try:
+                told: object = _carried_out(order, loaded, output)
+            except Exception as error:
+                told = portable(error)
+            answers.write(pickle.dumps(told))
+            answers.flush()
 
 
-def _carried_out(order: _Order, loaded: set[bytes]) -> object:
+def _carried_out(order: _Order, loaded: set[bytes], output: int) -> object:
     sys.path[:] = order.path
     load = pickle.loads(order.load)  # noqa: S301 - written by the test
     if load is not None and order.load not in loaded:
@@ -139,25 +150,28 @@ def _carried_out(order: _Order, loaded: set[bytes]) -> object:
     function, args = pickle.loads(order.call)  # noqa: S301 - written by the test
     if threading.active_count() > 1:
         return _THREADED
+    sys.stdout.flush()  # or each fork says it again
     number = os.fork()
     if number == 0:
-        _be(order, function, args)
+        _be(order, function, args, output)
     return _end_of(number)
 
 
-def _be(order: _Order, function: Callable[..., Any], args: Sequence[object]) -> NoReturn:
-    """Be the process, to the end."""
-    null = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1):
-        os.dup2(null, descriptor)
-    os.environ.clear()
-    os.environ.update(order.environ)
-    os.chdir(order.folder)
+def _be(
+    order: _Order, function: Callable[..., Any], args: Sequence[object], output: int
+) -> NoReturn:
+    """Be the process, to the end; never go back to what the server does."""
     try:
-        answer: tuple[bool, Any] = (True, function(*args))
-    except Exception as error:
-        answer = (False, error)
-    Path(order.answer).write_bytes(pickle.dumps(answer))
+        null = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, output):
+            os.dup2(null, descriptor)
+        os.environ.clear()
+        os.environ.update(order.environ)
+        os.chdir(order.folder)
+        Path(order.answer).write_bytes(answer_of(function, args))
+    except Exception:
+        traceback.print_exc()
+        os._exit(1)
     raise SystemExit
 
 

@@ -4,23 +4,26 @@ Rules of this part:
 
 - A process is started anew, never forked, so that it shares nothing with the test but what the
   backend shares.
-- Function, arguments and answer travel pickled; the function must be importable by name.
+- Function, arguments and answer travel pickled; the function must be importable by name. An error
+  that cannot travel is told as a `RuntimeError`: it never looks like the death of a process.
+- What a function prints is no answer: it goes to the standard error.
 - Whoever starts a process ends it: `Process` is a context manager that kills what is left.
 """
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = ["Process", "run_all"]
+__all__ = ["Process", "answer_of", "portable", "run_all", "take_output"]
 
 _PROGRAM = "from agent_saga_testing.kits.processes import main; main()"
 PATIENCE = 60.0
@@ -44,10 +47,15 @@ class Process:
         self._process.stdin = None
 
     def answer(self) -> Any:
-        """Wait for the end and return what the function returned; raise what it raised."""
+        """Wait for the end and return what the function returned; raise what it raised.
+
+        Raises:
+            ChildProcessError: the process died; its last argument is the exit status.
+        """
         output, _ = self._process.communicate(timeout=PATIENCE)
         if not output:
-            raise ChildProcessError(f"The process ended with {self._process.returncode}.")
+            status = self._process.returncode
+            raise ChildProcessError(f"The process ended with {status}.", status)
         ended_well, value = pickle.loads(output)  # noqa: S301 - written by our own program
         if not ended_well:
             raise value
@@ -83,11 +91,36 @@ def run_all(function: Callable[..., Any], arguments: list[tuple[object, ...]]) -
             process.__exit__(None, None, None)
 
 
+def answer_of(function: Callable[..., Any], args: Sequence[object]) -> bytes:
+    """Call a function; return what came of it as it travels: whether it ended well, and with what.
+
+    What it returned, too, may be unable to travel: then that is the error.
+    """
+    try:
+        return pickle.dumps((True, function(*args)))
+    except Exception as error:
+        return pickle.dumps((False, portable(error)))
+
+
+def portable(error: Exception) -> Exception:
+    """Return an error that arrives where this process sends it: itself, or what it says."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own error
+    except Exception:
+        return RuntimeError(repr(error))
+    return error
+
+
+def take_output() -> int:
+    """Return a descriptor of the standard output, which from now on is the standard error."""
+    taken = os.dup(1)
+    os.dup2(2, 1)
+    return taken
+
+
 def main() -> None:
     """Run the function that stands on the standard input; the answer goes to the output."""
+    output = take_output()
     function, args = pickle.load(sys.stdin.buffer)  # noqa: S301 - written by the test
-    try:
-        answer: tuple[bool, Any] = (True, function(*args))
-    except Exception as error:
-        answer = (False, error)
-    sys.stdout.buffer.write(pickle.dumps(answer))
+    with os.fdopen(output, "wb") as answer:
+        answer.write(answer_of(function, args))
