@@ -43,6 +43,7 @@ def main(arguments: "list[str]") -> int:
     # As for an interrupt: whatever was started is ended before this process ends.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     _ignore_alone()
+    _end_when_hung_up()
     options = _parser().parse_args(arguments)
     try:
         return demo() if options.command == "demo" else test(options)
@@ -96,6 +97,13 @@ def _ignore_alone() -> None:
             signal.signal(
                 number, lambda *_: None
             )  # what is handled, a new program does not inherit
+
+
+def _end_when_hung_up() -> None:
+    """End as for an interrupt when the terminal goes, unless that is to be ignored."""
+    hang_up = getattr(signal, "SIGHUP", None)
+    if hang_up is not None and signal.getsignal(hang_up) == signal.SIG_DFL:
+        signal.signal(hang_up, signal.default_int_handler)
 
 
 def _chosen(listed: "list[stages.Stage]", prefixes: "list[str]") -> "list[stages.Stage]":

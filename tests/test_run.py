@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -253,3 +254,38 @@ def test_tests_can_be_interrupted_where_the_command_itself_is_not_to_be():
     assert "default_int_handler" in done.stdout
     assert "SIG_IGN" not in done.stdout
     assert done.stdout.split()[-1] in ("Handlers.SIG_DFL", "0")
+
+
+HUNG_UP = """
+import signal, sys
+from pathlib import Path
+import run
+from tools import memory
+
+def test(options):
+    memory.FOLDER, memory.is_large = Path(sys.argv[2]), lambda *_: True
+    with memory.temporary(on_disk=False):
+        print("begun", flush=True)
+        sys.stdin.read()
+    return 7
+
+signal.signal(signal.SIGHUP, getattr(signal, sys.argv[1]))
+run.test = test
+sys.exit(run.main(["test"]))
+"""
+
+
+@pytest.mark.parametrize(("told", "code"), [("SIG_DFL", 130), ("SIG_IGN", 7)])
+def test_a_terminal_that_goes_ends_it_in_order_unless_that_is_ignored(tmp_path, told, code):
+    with subprocess.Popen(
+        [sys.executable, "-c", HUNG_UP, told, tmp_path],
+        cwd=tree.ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as started:
+        assert started.stdout.readline() == b"begun\n"
+        started.send_signal(signal.SIGHUP)
+        if told == "SIG_IGN":
+            started.stdin.close()
+        assert started.wait(60) == code
+    assert list(tmp_path.iterdir()) == []
