@@ -97,7 +97,7 @@ class Runner:
     ) -> None:
         self._nox = [str(python), "-m", "nox", "--noxfile", str(root / "noxfile.py")]
         self._root, self._folder, self._environ = root, folder, environ
-        self._disk = disk
+        self._disk, self._jobs = disk, 1
         self._processes = processes.Group(bound)
 
     def stages(self, tag: str) -> list[Stage]:
@@ -124,6 +124,7 @@ class Runner:
             stages: what to run; started in this order, those that run alone last.
             jobs: how many of the others run at the same time.
         """
+        self._jobs = jobs
         try:
             together = self._pool([stage for stage in stages if not stage.alone], jobs)
             return together + self._pool([stage for stage in stages if stage.alone], 1)
@@ -148,7 +149,7 @@ class Runner:
         command = [*self._nox, "--envdir", str(self._folder / "nox"), "--session", stage.name]
         with (
             self._log(stage).open("w", encoding="utf-8") as log,
-            memory.temporary(on_disk=stage.disk or self._disk) as where,
+            memory.temporary(on_disk=stage.disk or self._disk, stages=self._jobs) as where,
         ):
             environ = {**self._environ, "AGENT_SAGA_RESULTS": str(found), **where}
             code = self._processes.run(command, self._root, environ, log.fileno())
