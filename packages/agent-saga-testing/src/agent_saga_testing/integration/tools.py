@@ -20,7 +20,7 @@ from agent_saga import FileSwitchStore, KillSwitch, compensator, current_saga
 from agent_saga_testing.integration.driver import CaseTool
 from agent_saga_testing.world import World
 
-__all__ = ["KILLED", "Tools"]
+__all__ = ["Tools"]
 
 _DEADLY = getattr(signal, "SIGKILL", signal.SIGTERM)
 KILLED = -_DEADLY if hasattr(signal, "SIGKILL") else int(_DEADLY)

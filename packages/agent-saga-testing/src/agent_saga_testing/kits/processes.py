@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = ["Process", "answer_of", "portable", "run_all", "take_output"]
+__all__ = ["Process", "run_all"]
 
 _PROGRAM = "from agent_saga_testing.kits.processes import main; main()"
 PATIENCE = 60.0
