@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
+from pathlib import Path
 
 import pytest
 
 from agent_saga.errors import StateError, StateUnavailable
 from agent_saga.state.base import Change
+from agent_saga.state.sqlite import SQLiteStateStore
 
 
 @pytest.mark.parametrize(
@@ -148,3 +151,27 @@ def test_what_waits_together_shares_one_transaction(failing, count_up):
     assert sorted(answers, key=str) == [2, 3, 4, "failed"]
     assert failing.failing.seen.count("COMMIT") == 2
     assert failing.failing.seen.count("BEGIN IMMEDIATE") == 1
+
+
+def test_a_file_beside_it_that_goes_while_it_is_looked_at_is_no_trouble(
+    tmp_path, monkeypatch, count_up
+):
+    """Whoever closes the last connection removes it: at any moment, in any process."""
+    path = tmp_path / "state.sqlite"
+    first = SQLiteStateStore(path)
+    first.transact(["n"], count_up)
+    first.close()
+    beside = Path(f"{path}-wal")
+    beside.touch()
+    look = os.lstat
+
+    def looked(place, **options):
+        found = look(place, **options)
+        if str(place) == str(beside):
+            beside.unlink()
+        return found
+
+    monkeypatch.setattr(os, "lstat", looked)
+    second = SQLiteStateStore(path)
+    assert second.transact(["n"], count_up) == 2
+    second.close()

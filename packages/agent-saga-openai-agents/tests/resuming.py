@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import sys
+import traceback
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -56,6 +57,7 @@ async def goes_on(shop, stored, dies):
         result = await saga_run(agent, approve(state, by="ann"), key="k")
     except Exception as error:
         sys.stdout.write(type(error).__name__)
+        traceback.print_exc()
     else:
         report = last_report()
         how = "again" if report is None else "clean" if report.clean else "not clean"

@@ -52,6 +52,7 @@ class Case:
         (self.folder / "go").touch()
         told = [one.communicate() for one in begun]
         self.codes = [one.returncode for one in begun]
+        self.errors = [err for _, err in told]
         return sorted(out.strip() or err for out, err in told)
 
 
@@ -68,7 +69,7 @@ def case(tmp_path):
 def test_of_several_at_once_one_goes_on_where_a_killed_one_waited(case):
     told = case.gone_on(at_once=2)
     assert "done clean" in told
-    assert set(told) <= {"done clean", "done again", "ClaimRefused", "SagaClosed"}
+    assert set(told) <= {"done clean", "done again", "ClaimRefused", "SagaClosed"}, case.errors
     case.world.assert_applied_once("seat", "room")
 
 

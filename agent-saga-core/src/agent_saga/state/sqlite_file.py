@@ -173,7 +173,7 @@ class SQLiteFile:
             StateError: a directory, a pipe or a device has its name.
         """
         for place in (self.place, f"{self.place}-wal", f"{self.place}-shm"):
-            if os.path.lexists(place) and not stat.S_ISREG(os.stat(place).st_mode):  # noqa: PTH116
+            if not _may_be_regular(place):
                 raise StateError(
                     f"{place} is no regular file; it cannot be the state store.",
                     fix="Move it away; look who put it there.",
@@ -272,6 +272,17 @@ def _make_file(path: Path) -> None:
         # Some systems make files by opening them only; SQLite then does so, and is not sharing yet.
         sqlite3.connect(path).close()
         path.chmod(0o600)
+
+
+def _may_be_regular(place: str) -> bool:
+    """Say whether a file, or nothing, has a name; one look, since others may remove it any time."""
+    try:
+        status = os.lstat(place)
+    except FileNotFoundError:
+        return True
+    if stat.S_ISLNK(status.st_mode):
+        status = os.stat(place)  # noqa: PTH116 - half of what a Path costs
+    return stat.S_ISREG(status.st_mode)
 
 
 def _make_folder(folder: Path) -> list[Path]:
