@@ -86,7 +86,9 @@ class OnGraph(Declared):
             self._undo(name, plan, prepared, result)
 
         def inverse(result: Any, *, prepared: Any) -> Compensation:
-            known = None if result is None else result["answer"]
+            known = None if result is None or plan.harmless else result["answer"]
+            if isinstance(known, dict):  # the log takes no secrets, and no inverse needs them
+                known = {key: known[key] for key in known.keys() - self._world.secrets}
             return Compensation(fn=undo, kwargs={"prepared": prepared, "result": known})
 
         early = (lambda prepared: inverse(None, prepared=prepared)) if plan.harmless else None
