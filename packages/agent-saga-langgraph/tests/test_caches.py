@@ -229,3 +229,14 @@ def test_there_a_node_beside_it_and_a_policy_without_a_cache_keep_nothing(shop, 
         builder.compile(cache=InMemoryCache()).invoke({"log": []})
         cached(pay, cache=False).invoke({"log": []})
     assert shop.world.applications() == 2
+
+
+def test_there_a_version_that_does_not_tell_of_the_task_only_keeps_the_refusal_away(
+    shop, book, monkeypatch
+):
+    """What the framework calls it is promised by nobody."""
+    monkeypatch.setattr(caches, "_CALL", "__no_such_key")
+    graph = cached(lambda _: {"log": [book.invoke({"item": "seat"})["id"]]})
+    with shop.kit.transaction():
+        graph.invoke({"log": []})
+    shop.world.assert_applied_once("seat")
