@@ -7,6 +7,7 @@ leaves, as far as the lock tells. Records are made by hand, so that every state 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -212,3 +213,13 @@ def handlers(world: World) -> Iterator[Any]:
         compensator("undo_again", idempotent=True)(undo_again)
         prober("find")(find)
         yield registries
+
+
+@pytest.fixture(autouse=True)
+def own_logs() -> Iterator[None]:
+    """Leave logging as it was: the daemon's program sets it up for a process of its own."""
+    ours = logging.getLogger("agent_saga")
+    handlers, level, propagate = ours.handlers.copy(), ours.level, ours.propagate
+    yield
+    ours.handlers[:], ours.propagate = handlers, propagate
+    ours.setLevel(level)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import signal
 import subprocess
@@ -27,16 +26,6 @@ from agent_saga.recovery.recover import Recovered
 def quick(monkeypatch):
     monkeypatch.setenv("AGENT_SAGA_SETTLE_AFTER", "0")
     monkeypatch.setenv("AGENT_SAGA_INVERSE_DELAY", "0")
-
-
-@pytest.fixture(autouse=True)
-def own_logs():
-    """Leave logging as it was: the daemon sets it up for a process of its own."""
-    ours = logging.getLogger("agent_saga")
-    handlers, level, propagate = ours.handlers.copy(), ours.level, ours.propagate
-    yield
-    ours.handlers[:], ours.propagate = handlers, propagate
-    ours.setLevel(level)
 
 
 def dead(log, *, orphan=False):
