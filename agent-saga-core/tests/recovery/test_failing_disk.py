@@ -21,6 +21,7 @@ from agent_saga import AgentKit, FileWAL, SagaAborted
 from agent_saga.domain.records import Ev
 from agent_saga.errors import AgentSagaError
 from agent_saga.recovery.daemon import Result
+from agent_saga.wal.lock import EVERY_EPOCH, WHOLE_WRITER
 from agent_saga.wal.os_port import OsPort
 from agent_saga.wal.reader import records
 
@@ -77,6 +78,10 @@ def left(folder: Path) -> Log:
     past.applied("b")
     past.die()
     return log
+
+
+def cannot_read_its_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FileWAL, "_fences_now", lambda wal: {WHOLE_WRITER: EVERY_EPOCH})
 
 
 class Passes:
@@ -152,8 +157,7 @@ def test_what_a_pass_could_not_hand_back_is_handed_back_by_the_next(
     past.die()
     daemon = log.daemon()
     with monkeypatch.context() as broken:
-        unreadable: dict[str, int] = {"*": 1 << 60}
-        broken.setattr(FileWAL, "_fences_now", lambda wal: unreadable)
+        cannot_read_its_lock(broken)
         [first] = daemon.recover_all().sagas
     assert first.needs_human
     assert not world.undone
@@ -182,8 +186,7 @@ def test_a_program_hands_back_before_its_next_saga_what_it_could_not_finish(
     with monkeypatch.context() as broken:
         with pytest.raises(SagaAborted) as failed, kit.transaction("first") as saga:
             act("a")
-            unreadable: dict[str, int] = {"*": 1 << 60}
-            broken.setattr(FileWAL, "_fences_now", lambda wal: unreadable)
+            cannot_read_its_lock(broken)
             raise RuntimeError
         assert failed.value.report.outcome == "RELEASED"
     assert log.view(saga.id).state.value != "RELEASED"
@@ -214,8 +217,7 @@ def test_threads_that_begin_at_the_same_moment_hand_it_back_once(
         kit.transaction("first") as saga,
     ):
         act()
-        unreadable: dict[str, int] = {"*": 1 << 60}
-        patch.setattr(FileWAL, "_fences_now", lambda wal: unreadable)
+        cannot_read_its_lock(patch)
         raise RuntimeError
     together = threading.Barrier(8)
     looked = FileWAL._fences_now

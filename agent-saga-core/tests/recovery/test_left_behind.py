@@ -41,6 +41,7 @@ def outcomes(desk: Desk) -> list[str]:
     return [one.outcome for one in desk.daemon.recover_all().sagas]
 
 
+@pytest.mark.guarantee("RECOVER-27")
 def test_a_saga_that_its_program_resumes_while_the_log_is_surveyed_is_its_program_s(
     log: Log, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,6 +91,7 @@ def test_a_saga_that_its_program_resumes_while_the_log_is_surveyed_is_its_progra
     assert not world.undone
 
 
+@pytest.mark.guarantee("RECOVER-27")
 def test_what_was_taken_over_is_not_remembered_as_left(log: Log, world: World) -> None:
     desk = Desk(log, world)
     with pytest.raises(SagaAborted), desk.boundary() as saga:

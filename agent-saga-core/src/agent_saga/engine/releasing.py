@@ -94,6 +94,7 @@ def is_left(wal: BaseWAL, saga: str, epoch: int) -> bool:
 
 def _recorded(wal: BaseWAL, saga: str, left: _Left) -> Exception | None:
     """Record a release, or remember it and return why it could not be recorded."""
+    done = False
     try:
         if not left.appended:
             wal.check_fence(saga, left.epoch)
@@ -102,10 +103,13 @@ def _recorded(wal: BaseWAL, saga: str, left: _Left) -> Exception | None:
             left = left._replace(appended=True)
         wal.drain()
         wal.start_sync()
+        done = True
     except (AgentSagaError, OSError) as trouble:
-        if not wal.is_fenced(saga, left.epoch):
-            _left.setdefault(wal, {})[saga] = left
         return trouble
+    finally:
+        # Also if something ends the program here: until then it may begin another saga.
+        if not (done or wal.is_fenced(saga, left.epoch)):
+            _left.setdefault(wal, {})[saga] = left
     return None
 
 
