@@ -84,7 +84,7 @@ class Past:
     def intent(self, step: str, semantics: str = "COMPENSABLE", **more: Any) -> None:
         generation = more.pop("generation", 0)
         call = {"tool": f"tool_{step}", "semantics": semantics}
-        self.write(Ev.STEP_INTENT, step, generation, call=call, nth=1, args={}, **more)
+        self.write(Ev.STEP_INTENT, step, generation, call=call, nth=1, **{"args": {}, **more})
 
     def committed(self, step: str, *, handler: str = "undo", generation: int = 0) -> None:
         inverse = {"handler": handler, "kwargs": {"what": step}}

@@ -272,6 +272,22 @@ def test_a_prober_is_not_asked_about_masked_arguments(log, world):
     assert world.asked == []
 
 
+@pytest.mark.parametrize(("masked", "asked"), [({"mac": "AAAA"}, []), ({}, ["order-1"])])
+def test_a_prober_is_asked_by_the_key_that_the_caller_gave(log, world, masked, asked):
+    """By another key it would find nothing, and its no would be taken for the truth."""
+
+    @prober("by_key")
+    def by_key(*, idempotency_key):
+        world.asked.append(idempotency_key)
+        return NotApplied("no such key", final=True)
+
+    past = log.past().begin()
+    past.intent("a", prober="by_key", args={"idempotency_key": "order-1"}, **masked)
+    past.die()
+    assert recovered(log).needs_human is bool(masked)
+    assert world.asked == asked
+
+
 def test_a_missing_prober_leaves_an_orphan(log, world):
     past = log.past().begin()
     past.intent("a", prober="nobody.knows")

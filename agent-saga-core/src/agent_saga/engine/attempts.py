@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 
 def call_of(step: Step, form: Form, purpose: str) -> Call:
     """Return the next attempt at a call: forward, or as its fallback."""
-    kwargs, tool = step.kwargs, step.tool
-    if form.takes_key and "idempotency_key" not in kwargs:
-        kwargs = {**kwargs, "idempotency_key": step.idempotency_key(purpose)}
+    args, kwargs, tool = step.args, step.kwargs, step.tool
+    if form.takes_key:
+        args, kwargs = form.with_key(args, kwargs, step.effect_key(purpose))
     if tool.window is not None and step.first_at is None:
         step.first_at = step.scope.saga.engine.clock.monotonic()
     engine = step.scope.saga.engine
     return Call(
         form.fn,
-        step.args,
+        args,
         kwargs,
         form.is_async,
         tool.timeout or engine.timing.step_timeout,

@@ -7,7 +7,8 @@ Rules of this part:
   runs nothing. What a call returns is judged again by the driver: an awaitable is awaited, a
   generator drained.
 - Arguments are recorded by name, plain defaults included. Positional arguments beyond the named
-  ones stand under `*`.
+  ones stand under `*`. What `**kwargs` takes in under a name that means something else already, as
+  that of a positional-only parameter, stands under `**`: it hides nothing from rules and limits.
 - An argument error is one that Python raised before the function's body ran: it has no frame of the
   function in its traceback, and the arguments really do not bind.
 """
@@ -16,9 +17,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Container, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from agent_saga.plugins.callables import is_async_callable, parameters_of, refuse_generators
 
@@ -26,6 +28,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 _OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _PLAIN = (str, int, float, Decimal)
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+KEY: Final = "idempotency_key"
 
 
 class Form:
@@ -35,13 +38,27 @@ class Form:
         fn: the function.
         is_async: calling it returns an awaitable.
         names: its positional parameters, in order.
-        takes_key: it has a parameter named `idempotency_key`.
+        takes_key: it can be given `idempotency_key` by keyword; key_at: where it stands among the
+            positional ones.
+        by_name: a call by keywords alone is recorded as it stands.
+        hidden: names that do not mean a parameter of their own when they come by keyword.
         defaults: the plain default values by name; a call that leaves them out means them.
         accepts: the names that it can be given by keyword; None when that cannot be known.
         declares: the names of all its parameters; None when they cannot be known.
     """
 
-    __slots__ = ("accepts", "declares", "defaults", "fn", "is_async", "names", "takes_key")
+    __slots__ = (
+        "accepts",
+        "by_name",
+        "declares",
+        "defaults",
+        "fn",
+        "hidden",
+        "is_async",
+        "key_at",
+        "names",
+        "takes_key",
+    )
 
     def __init__(self, fn: Callable[..., Any], kind: str = "tool") -> None:
         refuse_generators(kind, name_of(fn), fn)
@@ -54,9 +71,12 @@ class Form:
         self.defaults = {
             name: parameter.default
             for name, parameter in parameters.items()
-            if isinstance(parameter.default, _PLAIN) and name != "idempotency_key"
+            if isinstance(parameter.default, _PLAIN) and name != KEY
         }
-        self.takes_key = "idempotency_key" in parameters
+        self.hidden = _hidden(parameters)
+        self.by_name = not (self.defaults or self.hidden)
+        self.takes_key = KEY in parameters and parameters[KEY].kind in _NAMED
+        self.key_at = self.names.index(KEY) if KEY in self.names else sys.maxsize
 
     def named(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], *, skip: int = 0
@@ -68,6 +88,8 @@ class Form:
             kwargs: the keyword arguments.
             skip: so many leading parameters (`self`) are not among them.
         """
+        if self.hidden and not self.hidden.isdisjoint(kwargs):
+            kwargs = self._apart(kwargs)
         if not args:
             return {**self.defaults, **kwargs}
         names = self.names[skip:] if skip else self.names
@@ -77,6 +99,21 @@ class Form:
         by_name.update(kwargs)
         return by_name
 
+    def _apart(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        hidden = {name: value for name, value in kwargs.items() if name in self.hidden}
+        return {**{n: v for n, v in kwargs.items() if n not in hidden}, "**": hidden}
+
+    def with_key(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], key: str
+    ) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """Return a call's arguments with an idempotency key, unless the caller gave one."""
+        if kwargs.get(KEY) is not None:
+            return args, kwargs
+        at = self.key_at
+        if at >= len(args):
+            return args, {**kwargs, KEY: key}
+        return (args if args[at] is not None else (*args[:at], key, *args[at + 1 :])), kwargs
+
 
 def _accepted(parameters: Mapping[str, inspect.Parameter]) -> frozenset[str] | None:
     if not parameters:
@@ -84,6 +121,13 @@ def _accepted(parameters: Mapping[str, inspect.Parameter]) -> frozenset[str] | N
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
         return None
     return frozenset([n for n, p in parameters.items() if p.kind in _NAMED])
+
+
+def _hidden(parameters: Mapping[str, inspect.Parameter]) -> frozenset[str]:
+    if parameters and not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+        return frozenset()  # Python refuses such a call
+    only = [n for n, p in parameters.items() if p.kind is inspect.Parameter.POSITIONAL_ONLY]
+    return frozenset(["*", "**", *only])
 
 
 def _declared(parameters: Mapping[str, inspect.Parameter]) -> frozenset[str] | None:

@@ -22,6 +22,7 @@ from agent_saga.domain.doubt import Doubt
 from agent_saga.domain.lifecycle import StepState, step_after
 from agent_saga.domain.report import StepLine
 from agent_saga.engine.as_called import Kept, as_called, kept
+from agent_saga.engine.forms import KEY
 from agent_saga.errors import one_line
 from agent_saga.wal.encoding import mac_of
 
@@ -187,6 +188,11 @@ class Step(Struct, eq=False):
         """Return the key that is the same for every attempt at this purpose of this step."""
         return identity.idempotency_key(self.scope.saga.id, self.id, self.generation, purpose)
 
+    def effect_key(self, purpose: str = identity.FORWARD) -> Any:
+        """Return the key that the effect itself has: the caller's own, else that of this step."""
+        given = self.arguments.get(KEY)
+        return self.idempotency_key(purpose) if given is None else given
+
     def sources(self, *, keyed: bool = True, args: bool = True) -> dict[str, Any]:
         """Return what helpers of this step may ask for by name.
 
@@ -201,7 +207,7 @@ class Step(Struct, eq=False):
             sources["args"] = as_called(self.arguments, self.recorded)
         if keyed:
             purpose = identity.FALLBACK if self.fell_back else identity.FORWARD
-            sources["idempotency_key"] = self.idempotency_key(purpose)
+            sources[KEY] = self.effect_key(purpose)
         return sources
 
     def line(self, detail: str = "", error: BaseException | None = None) -> StepLine:

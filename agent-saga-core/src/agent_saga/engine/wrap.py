@@ -20,7 +20,7 @@ import inspect
 import itertools
 import os
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from msgspec import Struct
@@ -199,7 +199,7 @@ class SagaTool(Generic[P, R]):
             )
         form_of = self.tool.form
         arguments = kwargs  # nobody changes it: whoever adds to it makes a dict of their own
-        if args or form_of.defaults:
+        if args or not form_of.by_name:
             arguments = form_of.named(args, kwargs, skip=len(owner))
         bound_to = self._bound_to
         if owner:
@@ -209,7 +209,7 @@ class SagaTool(Generic[P, R]):
             return call.start()
         return call.run()
 
-    def _outside(self, owner: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _outside(self, owner: Sequence[Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         tool = self.tool
         refuse_while_importing(f"calling {tool.name}")
         policy = self._outside_policy()
@@ -228,9 +228,11 @@ class SagaTool(Generic[P, R]):
                 "(Said once for each tool; outside='run' silences it, 'refuse' forbids it.)",
                 tool.name,
             )
-        if tool.form.takes_key and "idempotency_key" not in kwargs:
-            kwargs = {**kwargs, "idempotency_key": os.urandom(32).hex()}
-        return tool.fn(*owner, *args, **kwargs)
+        if owner:
+            args = (*owner, *args)
+        if tool.form.takes_key:
+            args, kwargs = tool.form.with_key(args, kwargs, os.urandom(32).hex())
+        return tool.fn(*args, **kwargs)
 
     def _outside_policy(self) -> str:
         tool = self.tool

@@ -11,8 +11,8 @@ Rules of this part:
   recipe that the intent holds; an intent without one leaves an orphan.
 - A call that was in flight when its owner died may arrive until `settle_after` has passed since the
   owner was proved dead: no answer of its provider is known.
-- A prober that reads the call's arguments is not asked when the log masked them: it would look for
-  something else, and its "no" would be false.
+- A prober that reads the call's arguments, or a key that its caller gave, is not asked when the log
+  masked them: it would look for something else, and its "no" would be false.
 - The window of an idempotent call or inverse counts from its first announcement in the log, by the
   wall clock; a clock that was put back closes it.
 - Payloads are data from outside: a fact of another form than expected counts as not there.
@@ -33,7 +33,7 @@ from agent_saga.domain.fold import fork_in, only_of
 from agent_saga.domain.lifecycle import saga_after, step_after
 from agent_saga.domain.records import BESIDE, Ev
 from agent_saga.domain.templates import Template
-from agent_saga.engine.forms import Form
+from agent_saga.engine.forms import KEY, Form
 from agent_saga.engine.payloads import recorded_key
 from agent_saga.engine.ports import Engine
 from agent_saga.engine.saga import Saga
@@ -222,9 +222,16 @@ def recorded_tool(engine: Engine, facts: Facts) -> Tool:
 def _prober(engine: Engine, facts: Facts) -> Handler | None:
     name = facts.get("prober")
     handler = engine.handlers.probers.find(name) if isinstance(name, str) else None
-    if handler is None or (handler.takes("args") and not _arguments_known(facts)):
+    if handler is None or (_reads_arguments(handler, facts) and not _arguments_known(facts)):
         return None
     return handler
+
+
+def _reads_arguments(prober: Handler, facts: Facts) -> bool:
+    """Say whether a prober is asked with arguments of the call, or a key that its caller gave."""
+    arguments = facts.get("args")
+    given = isinstance(arguments, Mapping) and arguments.get(KEY) is not None
+    return prober.takes("args") or (given and prober.takes(KEY))
 
 
 def _arguments_known(facts: Facts) -> bool:
