@@ -35,6 +35,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
+import importlib.metadata
 import importlib.util
 import tomllib
 from collections.abc import Sequence
@@ -47,6 +48,7 @@ from tools import places
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "agent-saga-core" / "src" / "agent_saga" / "guarantees.toml"
 LEVELS = ("prevented", "detected")
+_DISTRIBUTIONS = {"agent_saga": "agent-saga-core"}
 STAND_INS = ("returns", "argument", "raises", "calls")
 
 
@@ -66,7 +68,15 @@ class Guarantee:
     @property
     def is_here(self) -> bool:
         """Whether its package is installed in this environment."""
-        return importlib.util.find_spec(self.where.partition(".")[0]) is not None
+        module = self.where.partition(".")[0]
+        if importlib.util.find_spec(module) is None:
+            return False
+        try:
+            # Its sources alone, on the path of a clone, lack what the package needs.
+            importlib.metadata.distribution(_DISTRIBUTIONS.get(module, module))
+        except importlib.metadata.PackageNotFoundError:
+            return False
+        return True
 
 
 def files() -> list[Path]:
