@@ -31,6 +31,15 @@ from agent_saga.plugins.importing import refuse_while_importing
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_entered_here: contextvars.ContextVar[tuple[tuple[list[Boundary], Boundary], ...]] = (
+    contextvars.ContextVar("agent_saga_entered", default=())
+)
+"""What this context has entered and not left, outermost first: what its scope has in use, and it.
+
+One variable for all boundaries: a context keeps every variable that was ever set in it, so with one
+for each boundary a task that runs many sagas would grow with their number.
+"""
+
 
 class SagaHandle:
     """A saga, seen from inside one of its boundaries.
@@ -230,9 +239,6 @@ class SagaScope:
         self._engine = engine
         self._options = options
         self._inside = inside
-        self._open: contextvars.ContextVar[tuple[Boundary, ...]] = contextvars.ContextVar(
-            "agent_saga_open", default=()
-        )
         self._in_use: list[Boundary] = []
         self._last: RollbackReport | None = None
 
@@ -254,22 +260,24 @@ class SagaScope:
         )
 
     def _entered(self, boundary: Boundary) -> None:
-        self._open.set((*self._open.get(), boundary))
+        _entered_here.set((*_still_open(), (self._in_use, boundary)))
         self._in_use.append(boundary)
 
     def _end(self) -> Boundary:
         """Return the boundary that is being left: the one of this context, else the only one."""
-        boundaries = [one for one in self._open.get() if one in self._in_use]
+        entered = _still_open()
+        boundaries = [one for in_use, one in entered if in_use is self._in_use]
         if not boundaries and len(self._in_use) == 1:
             boundaries = list(self._in_use)
         if not boundaries:
             raise ConfigurationError("A boundary was left that had not been entered here.")
-        self._open.set(tuple(boundaries[:-1]))
+        ended = boundaries[-1]
+        _entered_here.set(tuple(one for one in entered if one[1] is not ended))
         try:
-            self._in_use.remove(boundaries[-1])
+            self._in_use.remove(ended)
         except ValueError:
             raise ConfigurationError("A boundary was left by two threads at once.") from None
-        return boundaries[-1]
+        return ended
 
     @interrupts.engine_code
     def __enter__(self) -> SagaHandle:
@@ -324,3 +332,8 @@ class SagaScope:
             await boundary.leave_async(error)
         finally:
             self._last = boundary.report
+
+
+def _still_open() -> list[tuple[list[Boundary], Boundary]]:
+    """Return what this context has entered, without what was left in another one since."""
+    return [(in_use, one) for in_use, one in _entered_here.get() if one in in_use]
