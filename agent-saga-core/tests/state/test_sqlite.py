@@ -71,6 +71,37 @@ def test_filling_touches_nothing_that_another_connection_wrote(store, path, coun
     assert store.get("n") == {"n": 2}
 
 
+@pytest.mark.parametrize("size", [schema.PAGE_BYTES, 4096])
+def test_a_file_keeps_the_pages_that_it_was_made_with(store, path, size, count_up):
+    """A new one has short pages; one of an earlier release, or of another tool, has others."""
+    path.parent.mkdir()
+    with sqlite3.connect(path) as early:
+        early.execute(f"PRAGMA page_size = {size}")
+        early.execute("PRAGMA journal_mode = WAL")
+        schema.make_schema(early)
+    early.close()
+    for n in range(1, 400):
+        assert store.transact(["n"], count_up) == n
+    store.close()
+    assert path.read_bytes()[16:18] == size.to_bytes(2, "big")
+    with SQLiteStateStore(path) as again:
+        assert again.get("n") == {"n": 399}
+
+
+def test_a_new_file_has_short_pages_and_moves_them_in_time(store, path, count_up):
+    for n in range(1, 1500):
+        assert store.transact(["n"], count_up, durable=False) == n
+    assert path.with_name("state.sqlite-wal").stat().st_size == schema.WRITE_AHEAD_BYTES
+    store.close()
+    assert path.read_bytes()[16:18] == schema.PAGE_BYTES.to_bytes(2, "big")
+
+
+def test_a_document_longer_than_a_page_is_carried(store, path):
+    doc = {"text": "x" * 100_000}
+    store.transact(["n"], lambda _: Change(None, {"n": doc}))
+    assert store.get("n") == doc
+
+
 def test_a_folder_that_is_there_stays_as_it_is(store, path, count_up):
     path.parent.mkdir(mode=0o755)
     store.transact(["n"], count_up)

@@ -45,7 +45,8 @@ def check_key(key: str) -> str:
     """
     if type(key) is not str or not key:
         raise NotRecordable("A state key must be a string with at least one character.")
-    if len(_utf8(key, "the key")) > MAX_KEY_BYTES:
+    size = len(key) if key.isascii() else len(_utf8(key, "the key"))
+    if size > MAX_KEY_BYTES:
         raise NotRecordable(f"A state key is longer than {MAX_KEY_BYTES} bytes: {key[:60]!r}…")
     return key
 
@@ -59,7 +60,7 @@ def encode(doc: Doc) -> bytes:
     """
     if type(doc) is not dict:
         raise NotRecordable(f"A state document must be a dict, not {type(doc).__qualname__}.")
-    if not _is_plain((doc,), MAX_DEPTH):
+    if not (_has_plain_keys(doc) and _is_plain(doc.values(), MAX_DEPTH - 1)):
         _check(doc, "document", 0)
     body = _encoder.encode({"v": FORMAT, "doc": doc})
     if len(body) > MAX_BODY_BYTES:

@@ -128,14 +128,8 @@ class _Read(NamedTuple):
     default: Any
 
 
-class _Failed(NamedTuple):
-    """A rule's exception, kept apart from every answer that a rule can give."""
-
-    error: BaseException
-
-
 def _write(keys: Sequence[str], rule: Rule[Any], *, durable: bool) -> _Write:
-    return _Write(tuple(check_key(key) for key in keys), rule, durable)
+    return _Write(tuple([check_key(key) for key in keys]), rule, durable)
 
 
 def _get(key: str) -> _Read:
@@ -152,10 +146,12 @@ class _Service:
 
     def serve(self, jobs: list[Job[Any]]) -> None:
         """Answer the reads one by one, and the writes together in one transaction."""
+        writes = []
         for job in jobs:
-            if isinstance(job.request, _Read) and job.begin():
+            if isinstance(job.request, _Write):
+                writes.append(job)
+            elif job.begin():
                 self._read(job)
-        writes = [job for job in jobs if isinstance(job.request, _Write)]
         if writes and not self._file.exists():
             writes = [job for job in writes if self._needs_file(job)]
         if writes:
@@ -180,51 +176,47 @@ class _Service:
 
     def _needs_file(self, job: Job[Any]) -> bool:
         """Answer a rule that changes nothing where nothing was ever stored."""
-        result, changes = self._decide(job.request, dict.fromkeys(job.request.keys))
-        if changes:
-            return True
-        if job.begin():
-            _end(job, result)
-        return False
+        keys, rule, _ = job.request
+        try:
+            result, changes = judge(rule, dict.fromkeys(keys), where=self._file.place)
+        except BaseException as error:
+            if job.begin():
+                job.fail(error)
+            return False
+        if not changes and job.begin():
+            job.finish(result)
+        return bool(changes)
 
     def _write(self, jobs: list[Job[Any]]) -> None:
         begun: list[Job[Any]] = []
 
-        def apply_all(connection: sqlite3.Connection) -> list[Any]:
-            begun.extend([job for job in jobs if job.begin()])
-            return [self._apply(connection, job.request) for job in begun]
+        def apply_all(connection: sqlite3.Connection) -> None:
+            for job in jobs:
+                if job.begin():
+                    begun.append(job)
+                    self._apply(connection, job)
 
         try:
-            results = self._file.write(
+            self._file.write(
                 apply_all,
-                durable=any(job.request.durable for job in jobs),
-                deadline=max(job.deadline for job in jobs),
+                durable=any([job.request.durable for job in jobs]),
+                deadline=max([job.deadline for job in jobs]),
             )
         except AgentSagaError as error:
             for job in jobs:
                 job.fail(type(error)(error.message, fix=error.fix))
         else:
-            for job, result in zip(begun, results, strict=True):
-                _end(job, result)
+            for job in begun:
+                job.end()
 
-    def _apply(self, connection: sqlite3.Connection, write: _Write) -> Any:
-        stored = {key: schema.fetch(connection, key) for key in write.keys}
-        result, changes = self._decide(write, stored)
+    def _apply(self, connection: sqlite3.Connection, job: Job[Any]) -> None:
+        """Store what a rule decides, and note what its job ends with once that is committed."""
+        keys, rule, _ = job.request
+        stored = {key: schema.fetch(connection, key) for key in keys}
+        try:
+            job.result, changes = judge(rule, stored, where=self._file.place)
+        except BaseException as error:
+            job.error = error
+            return
         for key, body in changes.items():
             schema.store(connection, key, body)
-        return result
-
-    def _decide(
-        self, write: _Write, stored: dict[str, bytes | None]
-    ) -> tuple[Any, dict[str, bytes | None]]:
-        try:
-            return judge(write.rule, stored, where=self._file.place)
-        except BaseException as error:
-            return _Failed(error), {}
-
-
-def _end(job: Job[Any], result: object) -> None:
-    if isinstance(result, _Failed):
-        job.fail(result.error)
-    else:
-        job.finish(result)

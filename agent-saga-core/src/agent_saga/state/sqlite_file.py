@@ -14,6 +14,7 @@ Rules of this part:
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sqlite3
 import stat
@@ -92,9 +93,9 @@ class SQLiteFile:
             raise
 
     def write(
-        self, action: Callable[[sqlite3.Connection], T], *, durable: bool, deadline: float
-    ) -> T:
-        """Return what an action answers inside BEGIN IMMEDIATE; commit when it ends well.
+        self, action: Callable[[sqlite3.Connection], None], *, durable: bool, deadline: float
+    ) -> None:
+        """Carry out an action inside BEGIN IMMEDIATE; commit when it ends well.
 
         Args:
             action: reads and writes with the connection that it is given.
@@ -106,12 +107,18 @@ class SQLiteFile:
             StateError: the file cannot be written, is damaged, foreign, newer, removed or replaced.
         """
         try:
-            connection = self._open_for_writing(deadline)
-            self._set_synchronous(connection, "FULL" if durable else "NORMAL")
-            self._begin(connection, deadline)
+            connection = self._connection
+            if connection is None or not self._writable:
+                connection = self._open_for_writing(deadline)
+            level = "FULL" if durable else "NORMAL"
+            if level != self._synchronous:
+                connection.execute(f"PRAGMA synchronous = {level}")
+                self._synchronous = level
+            begin = functools.partial(connection.execute, "BEGIN IMMEDIATE")
+            until_free(begin, deadline=deadline, path=self.path)
             try:
                 self._check_identity()
-                answer = action(connection)
+                action(connection)
                 connection.execute("COMMIT")
             except BaseException:
                 with contextlib.suppress(sqlite3.Error):
@@ -122,13 +129,6 @@ class SQLiteFile:
         except StateError as error:
             self._drop_unless_free_later(error)
             raise
-        return answer
-
-    def _begin(self, connection: sqlite3.Connection, deadline: float) -> None:
-        def begin() -> None:
-            connection.execute("BEGIN IMMEDIATE")
-
-        until_free(begin, deadline=deadline, path=self.path)
 
     def release(self) -> None:
         """Close the connection; the next use opens another one."""
@@ -189,9 +189,7 @@ class SQLiteFile:
         self._suspect = False
 
     def _open_for_writing(self, deadline: float) -> sqlite3.Connection:
-        """Return the connection to a file that has its tables; make what is missing."""
-        if self._writable and self._connection is not None:
-            return self._connection
+        """Open the file, make what is missing of it, and return the connection."""
         if not self.exists():
             self._unsynced += _make_folder(self.path.parent)
             _make_file(self.path)
@@ -228,11 +226,6 @@ class SQLiteFile:
                 "that it held may be lost.",
                 fix="Stop every process that uses this log, then start them again.",
             )
-
-    def _set_synchronous(self, connection: sqlite3.Connection, level: str) -> None:
-        if self._synchronous != level:
-            connection.execute(f"PRAGMA synchronous = {level}")
-            self._synchronous = level
 
     def _translated(self, error: sqlite3.Error | OSError) -> StateError:
         """Return our error for one of SQLite or the system; drop a connection that failed."""

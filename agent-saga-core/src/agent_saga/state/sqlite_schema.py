@@ -36,11 +36,15 @@ __all__ = [
 APPLICATION_ID: Final = 0x53414741
 SCHEMA_VERSION: Final = 1
 
-CHECKPOINT_PAGES: Final = 256
-"""Pages in the write-ahead file after which they are moved into the database."""
+PAGE_BYTES: Final = 1024
+"""The pages of a new file. A commit writes the whole page of each document that it changes, and
+most documents are short; a file that was made with others keeps them."""
 
-WRITE_AHEAD_BYTES: Final = 5 * CHECKPOINT_PAGES * 1024
-"""The usual size of the write-ahead file: pages of 4 KiB with their headers, and some room."""
+CHECKPOINT_BYTES: Final = 1 << 20
+"""Pages in the write-ahead file, in bytes, after which they are moved into the database."""
+
+WRITE_AHEAD_BYTES: Final = 5 * CHECKPOINT_BYTES // 4
+"""The usual size of the write-ahead file: those pages with their headers, and some room."""
 
 _SCHEMA: Final = (
     "CREATE TABLE documents (key TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
@@ -91,13 +95,15 @@ def use_write_ahead_file(connection: sqlite3.Connection, path: Path) -> None:
     Raises:
         StateError: the file system cannot carry one.
     """
+    connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")  # of a file that is still empty
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
         raise StateError(
             f"{path} lies on a file system where processes cannot share memory.",
             fix="Put the log on a local disk.",
         )
-    connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+    (size,) = connection.execute("PRAGMA page_size").fetchone()
+    connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_BYTES // size}")
 
 
 def make_schema(connection: sqlite3.Connection) -> None:

@@ -17,7 +17,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from enum import Enum
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from agent_saga.errors import StateError, StateUnavailable
@@ -30,14 +29,13 @@ T = TypeVar("T")
 MAX_BATCH: Final = 64
 
 
-class _Stage(Enum):
-    WAITING = "waiting"
-    BEGUN = "begun"
-    TAKEN_BACK = "taken back"
-
-
 class Job(Generic[T]):
-    """One request with its bound; it ends with a result or an error, once."""
+    """One request with its bound; it ends with a result or an error, once.
+
+    It begins or is taken back, whichever is asked first; each is asked once.
+    """
+
+    __slots__ = ("_turn", "deadline", "ended", "error", "notify", "request", "result")
 
     def __init__(self, request: T, deadline: float) -> None:
         self.request = request
@@ -46,31 +44,31 @@ class Job(Generic[T]):
         self.error: BaseException | None = None
         self.ended = False
         self.notify: Callable[[], None] = _nobody
-        self._stage = _Stage.WAITING
-        self._lock = threading.Lock()
+        self._turn = threading.Lock()  # never released: who gets it has the say
 
     def begin(self) -> bool:
         """Say that the job runs now; False if its caller has taken it back."""
-        return self._move(_Stage.BEGUN)
+        return self._turn.acquire(blocking=False)
 
     def take_back(self) -> bool:
         """Say that nobody waits any more; False if the job has begun."""
-        return self._move(_Stage.TAKEN_BACK)
-
-    @property
-    def wanted(self) -> bool:
-        """Whether somebody still waits for the job to begin."""
-        return self._stage is not _Stage.TAKEN_BACK
+        return self._turn.acquire(blocking=False)
 
     def finish(self, result: object) -> None:
         """End the job with its result."""
         self.result = result
-        self._end()
+        self.end()
 
     def fail(self, error: BaseException) -> None:
         """End the job with an error."""
         self.error = error
-        self._end()
+        self.end()
+
+    def end(self) -> None:
+        """End the job with the result or the error that it has."""
+        if not self.ended:
+            self.ended = True
+            self.notify()
 
     def outcome(self) -> Any:
         """Return the result, or raise the error."""
@@ -78,16 +76,6 @@ class Job(Generic[T]):
             raise self.error
         return self.result
 
-    def _move(self, stage: _Stage) -> bool:
-        with self._lock:
-            if self._stage is _Stage.WAITING:
-                self._stage = stage
-            return self._stage is stage
-
-    def _end(self) -> None:
-        if not self.ended:
-            self.ended = True
-            self.notify()
 
 
 class Service(Protocol):
@@ -122,6 +110,7 @@ class Worker:
         self._jobs: queue.SimpleQueue[Job[Any] | _Order] = queue.SimpleQueue()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._thread_id: int | None = None
         self._pauses: dict[int, _Order] = {}
 
     def call(self, request: object, timeout: float) -> Any:
@@ -135,8 +124,8 @@ class Worker:
         done = threading.Lock()
         done.acquire()
         job.notify = done.release
-        self._submit(job)
         try:
+            self._submit(job)
             in_time = done.acquire(timeout=timeout)
         except BaseException:
             job.take_back()
@@ -200,13 +189,14 @@ class Worker:
         self._reset()
 
     def _submit(self, job: Job[Any]) -> None:
-        if self._thread is threading.current_thread():
-            raise StateError("A rule used the state store; rules are pure functions.")
         with self._starting:
             if self._closed:
                 raise StateError(f"{self._service.name} is closed.")
+            if self._thread_id == threading.get_ident():
+                raise StateError("A rule used the state store; rules are pure functions.")
             if self._thread is None:
                 self._thread = self._start()
+                self._thread_id = self._thread.ident
             self._jobs.put(job)
 
     def _start(self) -> threading.Thread:
@@ -263,12 +253,9 @@ def _next_batch(
     item = jobs.get()
     while isinstance(item, Job):
         batch.append(item)
-        if len(batch) == MAX_BATCH:
+        if jobs.empty() or len(batch) == MAX_BATCH:  # nobody else takes of it
             return batch, None
-        try:
-            item = jobs.get_nowait()
-        except queue.Empty:
-            return batch, None
+        item = jobs.get()
     return batch, item
 
 
@@ -277,7 +264,8 @@ def _serve(service: Service, batch: list[Job[Any]]) -> None:
         service.serve(batch)
     except BaseException as error:
         for job in batch:
-            job.fail(error)
+            if not job.ended:
+                job.fail(error)
 
 
 def _nobody() -> None:
