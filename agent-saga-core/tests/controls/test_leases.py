@@ -171,6 +171,66 @@ def test_a_call_that_a_lease_has_no_room_for_takes_of_no_lease():
     assert used(state, clock) == {"spend": 3, "calls": 3}
 
 
+def held_names(state):
+    return {name for _, doc in state.scan("limit/") for name in doc["held"]}
+
+
+def test_a_call_whose_announcement_is_out_after_its_lease_ended_loses_its_name():
+    state, clock = MemoryStateStore(), FakeClock()
+    process = Process(state, clock, [budget(10**6), RateLimit("calls", 10**6, WINDOW)])
+    busy(process, 3)
+    call, taken = process.call(2)
+    process.leases.end()
+    assert f"{call.saga}:{call.step}:0" in held_names(state)
+    process.settle(call, taken)
+    clock.advance(2 * LONGEST)
+    process.give_back(*process.call(1))  # it brings the store up to date, and leases nothing
+    assert held_names(state) == set()
+    assert used(state, clock) == {"spend": 5, "calls": 4}
+
+
+def test_what_calls_took_is_kept_no_longer_than_the_lease():
+    """A call may end without a word to its limits; the store has its name from then on."""
+    state, clock = MemoryStateStore(), FakeClock()
+    process = Process(state, clock, [budget(10**6), RateLimit("calls", 10**6, WINDOW)])
+    busy(process, 3)
+    silent = [process.call(1) for _ in range(3)]
+    assert len(process.leases._calls) == 3
+    process.leases.end()
+    assert (process.leases._calls, process.leases._at) == ({}, {})
+    assert {f"{call.saga}:{call.step}:0" for call, _ in silent} <= held_names(state)
+    for one in silent:
+        process.give_back(*one)
+    assert used(state, clock) == {"spend": 3, "calls": 3}
+
+
+def test_a_lease_that_ends_alone_leaves_the_others_of_its_calls():
+    state, clock = MemoryStateStore(), FakeClock()
+    process = Process(state, clock, [budget(10**6), RateLimit("calls", 10**6, WINDOW)])
+    busy(process, 3)
+    kept, given = process.call(1), process.call(1)
+    for lease in process.leases._of.values():
+        lease.began -= LONGEST if lease.place[0] == "calls" else 0
+    process.leases.end(every=False)
+    assert [place[0] for place in process.leases._at] == ["spend"]
+    process.settle(*kept)
+    process.give_back(*given)
+    process.leases.end()
+    assert used(state, clock) == {"spend": 4, "calls": 4}
+
+
+def test_a_call_takes_of_one_count_once():
+    """Also if two limits share it; and so does a call that asks again under its name."""
+    state, clock = MemoryStateStore(), FakeClock()
+    process = Process(state, clock, [budget(10**6), budget(10**6)])
+    busy(process, 3)
+    process.call(2)
+    process.made -= 1
+    process.call(2)
+    process.leases.end()
+    assert used(state, clock) == {"spend": 5}
+
+
 def test_a_call_that_is_over_because_of_a_lease_is_judged_again_when_that_has_ended():
     state, clock = MemoryStateStore(), FakeClock()
     holder = LimitStore(state, clock=clock)

@@ -19,6 +19,7 @@ from agent_saga.wal.encoding import (
     compose,
     decode,
     exact,
+    listed,
     literal,
     mac,
     masked,
@@ -280,6 +281,11 @@ def test_a_fragment_is_all_that_can_be_composed() -> None:
     assert type(compose(a=literal(1))) is Fragment
     with pytest.raises(TypeError):
         compose(a=b"1")  # type: ignore[arg-type]
+    assert listed([literal(1), literal(["x"])]) == b'[1,["x"]]'
+    assert listed([]) == b"[]"
+    assert type(listed([literal(1)])) is Fragment
+    with pytest.raises(TypeError):
+        listed([b"1"])  # type: ignore[list-item]
 
 
 def test_what_looks_like_a_type_marker_runs_no_code() -> None:

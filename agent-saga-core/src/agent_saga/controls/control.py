@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from agent_saga.state.base import Rule, StateStore
     from agent_saga.state.document import Doc
     from agent_saga.wal.base import BaseWAL
+    from agent_saga.wal.encoding import Fragment
 
 T = TypeVar("T")
 NOTHING: Final[frozenset[str]] = frozenset()
@@ -269,6 +270,6 @@ class Control:
         """
         return None
 
-    def recorded(self, call: CallView) -> Mapping[str, Any]:
-        """Return plain data that the step's announcement carries for this control."""
+    def recorded(self, call: CallView) -> Mapping[str, Any] | Fragment | None:
+        """Return what the step's announcement carries for this control: plain data, or encoded."""
         return _NO_FACTS

@@ -73,7 +73,11 @@ def taken(step: Step) -> dict[str, Fragment]:
     if call is None or call.held is None:
         return {}
     found = {name: recorded(call) for name, recorded in step.scope.saga.engine.gate.records}
-    return {name: masked(facts)[0] for name, facts in found.items() if facts}
+    return {
+        name: facts if isinstance(facts, Fragment) else masked(facts)[0]
+        for name, facts in found.items()
+        if facts
+    }
 
 
 def recipe(tool: Tool, *, faithful: bool) -> dict[str, Fragment]:

@@ -148,8 +148,8 @@ def _is_plain(values: Iterable[Any], depth: int) -> bool:
     return True
 
 
-def _has_plain_keys(value: dict[object, object]) -> bool:
-    return _TEXT.issuperset(map(type, value)) and "".join(value).isascii()  # type: ignore[arg-type]
+def _has_plain_keys(value: dict[Any, Any]) -> bool:
+    return _TEXT.issuperset(map(type, value)) and "".join(value).isascii()
 
 
 def _utf8(text: str, path: str) -> bytes:

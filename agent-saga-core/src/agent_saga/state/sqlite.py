@@ -15,6 +15,7 @@ from __future__ import annotations
 import sqlite3
 import weakref
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -128,6 +129,10 @@ class _Read(NamedTuple):
     default: Any
 
 
+_durable: Final = attrgetter("request.durable")
+_deadline: Final = attrgetter("deadline")
+
+
 def _write(keys: Sequence[str], rule: Rule[Any], *, durable: bool) -> _Write:
     return _Write(tuple([check_key(key) for key in keys]), rule, durable)
 
@@ -199,8 +204,8 @@ class _Service:
         try:
             self._file.write(
                 apply_all,
-                durable=any([job.request.durable for job in jobs]),
-                deadline=max([job.deadline for job in jobs]),
+                durable=any(map(_durable, jobs)),
+                deadline=max(map(_deadline, jobs)),
             )
         except AgentSagaError as error:
             for job in jobs:

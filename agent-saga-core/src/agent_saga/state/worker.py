@@ -77,7 +77,6 @@ class Job(Generic[T]):
         return self.result
 
 
-
 class Service(Protocol):
     """What a worker's thread serves; every method runs on that thread only."""
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -38,6 +38,7 @@ __all__ = [
     "count",
     "decode",
     "exact",
+    "listed",
     "literal",
     "mac",
     "mac_of",
@@ -168,6 +169,17 @@ def composed(fields: Mapping[str, Fragment]) -> Fragment:
     if not _ONLY_FRAGMENTS.issuperset(map(type, values)):
         raise TypeError("A field was not encoded by agent_saga.wal.encoding.")
     return Fragment((_layouts.get(names) or _layout(names)) % values)
+
+
+def listed(values: Sequence[Fragment]) -> Fragment:
+    """Join encoded values into one JSON array.
+
+    Raises:
+        TypeError: a value was not encoded by this module.
+    """
+    if not _ONLY_FRAGMENTS.issuperset(map(type, values)):
+        raise TypeError("A value was not encoded by agent_saga.wal.encoding.")
+    return Fragment(b"[" + b",".join(values) + b"]")
 
 
 def _layout(names: tuple[str, ...]) -> bytes:

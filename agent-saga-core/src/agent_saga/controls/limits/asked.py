@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import functools
 from hashlib import sha256
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from agent_saga.controls.amounts import Number, text_of
 from agent_saga.controls.limits.limit import Limit
-from agent_saga.wal.encoding import decode, masked
+from agent_saga.wal.encoding import Fragment, decode, masked
 
 __all__ = ["PREFIX", "Asked", "SharedTaken", "asking", "name_of"]
 
@@ -29,10 +29,9 @@ class SharedTaken(NamedTuple):
     window: float
     scope: str
 
-    def as_record(self) -> list[Any]:
-        """Return it as the announcement carries it."""
-        amount = "" if self.amount is None else text_of(self.amount)
-        return [self.key, amount, self.window, self.scope]
+    def as_record(self) -> Fragment:
+        """Return it as the announcement carries it; kept, since most calls take the same."""
+        return _as_record(self)
 
 
 class Asked(NamedTuple):
@@ -53,6 +52,12 @@ class Asked(NamedTuple):
 def asking(limit: Limit, scope: str, amount: Number) -> Asked:
     """Return what a call asks of the count that a limit has for a scope."""
     return Asked(_key(limit.name, scope), limit, scope, amount, _label(scope))
+
+
+@functools.lru_cache(maxsize=4096)
+def _as_record(one: SharedTaken) -> Fragment:
+    amount = "" if one.amount is None else text_of(one.amount)
+    return masked([one.key, amount, one.window, one.scope])[0]
 
 
 def name_of(saga: str, step: str, generation: int) -> str:

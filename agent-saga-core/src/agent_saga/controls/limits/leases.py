@@ -24,16 +24,18 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakSet
 
 from agent_saga.controls.amounts import Number, add
+from agent_saga.controls.limits.asked import SharedTaken
 from agent_saga.controls.limits.count import LEASE, Count
 from agent_saga.errors import AgentSagaError, StateUnavailable
 from agent_saga.wal.os_port import FORKS
 
 if TYPE_CHECKING:
     from agent_saga.controls.limits.asked import Asked
+    from agent_saga.controls.limits.limit import Limit
     from agent_saga.controls.limits.moments import Moment
 
 __all__ = ["LONGEST", "Borrowing", "Lease", "Leases"]
@@ -50,42 +52,62 @@ FEWEST, MOST = 4, 64
 _REMEMBERED: Final = 4096
 _LEAST_PAUSE: Final = 0.02
 
-Named = Mapping[str, tuple[Number, bool]]
-"""What calls took of a lease, by name: the amount, and whether it stays counted in any case."""
-
 
 class Lease:
     """What this process may spend of one count.
 
     Attributes:
-        name: under which the store has it. most, window: of the limit that it was taken for.
+        name: under which the store has it. key, place: of the count; its limit's name, its scope.
+        limit: for which it was taken.
         until: when it ends, on the clock of the counts. began: on the machine's own.
-        left: what nobody has spent.
-        named: calls that took of it and whose announcements are not known to be out.
+        left: what nobody has spent. last: what the last call took.
         open: it may be spent of; never again once it is not.
     """
 
-    __slots__ = ("began", "left", "most", "name", "named", "open", "until", "window")
+    __slots__ = ("began", "key", "last", "left", "limit", "name", "open", "place", "until")
 
     def __init__(self, name: str, one: Asked, left: int, until: float) -> None:
         self.name = name
-        self.most, self.window = one.limit.most, one.limit.window
+        self.key, self.limit = one.key, one.limit
+        self.place = (one.limit.name, one.scope)
         self.until = until
         self.began = time.monotonic()
         self.left = left
-        self.named: dict[str, tuple[int, bool]] = {}
+        self.last = one.taken
         self.open = True
 
-    def serves(self, name: str, one: Asked, now: float) -> bool:
-        """Say whether a call may take of it what it asks for."""
+    def serves(self, limit: Limit, amount: Number, now: float) -> bool:
+        """Say whether a call may take of it what it wants."""
+        own = self.limit
         return (
             self.open
             and now < self.until
-            and type(one.amount) is int
-            and (one.amount <= self.left or name in self.named)
-            and one.limit.most == self.most
-            and one.limit.window == self.window
+            and type(amount) is int
+            and amount <= self.left
+            and (limit is own or (limit.most == own.most and limit.window == own.window))
         )
+
+    def take(self, amount: int) -> SharedTaken:
+        """Take what it serves, and return what the call holds then."""
+        self.left -= amount
+        last = self.last
+        if last.amount != amount:
+            last = self.last = SharedTaken(last.key, amount, last.window, last.scope)
+        return last
+
+
+class _Call(NamedTuple):
+    """What a call took.
+
+    Attributes:
+        parts: of which leases, and how much.
+        stays: whether it stays counted in any case.
+        endings: how many leases had ended by then.
+    """
+
+    parts: dict[Lease, int]
+    stays: bool
+    endings: int
 
 
 class Leases:
@@ -107,45 +129,64 @@ class Leases:
         self._monotonic = monotonic
         self._numbers = itertools.count()
         self._of: dict[str, Lease] = {}
+        self._at: dict[tuple[str, str], Lease] = {}
+        self._calls: dict[str, _Call] = {}
+        self._endings = 0
         self._asked: dict[str, tuple[float, int]] = {}
         self._timer: threading.Timer | None = None
         self._fork = FORKS.generation
         self.outlived: set[str] = set()
 
-    def take(self, name: str, asked: Sequence[Asked], *, stays: bool) -> bool:
-        """Take what a call asks for of leases, all of it or nothing; say whether it was."""
-        if not self._of:
-            return False
+    def take(
+        self, name: str, wants: Sequence[tuple[Limit, str, Number]], *, stays: bool
+    ) -> list[SharedTaken]:
+        """Take what a call wants of leases, and return it; nothing if they do not have it all."""
+        at = self._at
+        if not at:
+            return []
         now = self._monotonic()
+        parts: dict[Lease, Any] = {}
         with self.lock:
-            found = [self._of.get(one.key) for one in asked]
-            for lease, one in zip(found, asked, strict=True):
-                if lease is None or not lease.serves(name, one, now):
-                    return False
-            for lease, one in zip(found, asked, strict=True):
-                if lease is not None and type(one.amount) is int and name not in lease.named:
-                    lease.left -= one.amount
-                    lease.named[name] = (one.amount, stays)
-        return True
+            if name in self._calls:
+                return []  # the store knows what it holds
+            for limit, scope, amount in wants:
+                lease = at.get((limit.name, scope))
+                if lease is None or not lease.serves(limit, amount, now):
+                    return []
+                parts.setdefault(lease, amount)  # a call takes of a count once
+            self._calls[name] = _Call(parts, stays, self._endings)
+            return [lease.take(amount) for lease, amount in parts.items()]
 
-    def settle(self, name: str, key: str) -> bool:
-        """Let what a call took be counted without its name; say whether that is all to be done."""
+    def settle(self, name: str, taken: Sequence[SharedTaken]) -> list[str]:
+        """Let what a call took be counted without its name; return the counts that may know it."""
         with self.lock:
-            lease = self._of.get(key)
-            return lease is not None and lease.named.pop(name, None) is not None and lease.open
+            return self._apart(self._calls.pop(name, None), taken)
 
-    def give_back(self, name: str, keys: Sequence[str]) -> list[str]:
+    def give_back(self, name: str, taken: Sequence[SharedTaken]) -> list[str]:
         """Hand back what a call took; return the counts of which the store may know its name."""
-        left = []
         with self.lock:
-            for key in keys:
-                lease = self._of.get(key)
-                taken = None if lease is None else lease.named.pop(name, None)
-                if lease is not None and taken is not None:
-                    lease.left += int(taken[0])
-                if lease is None or taken is None or not lease.open:
-                    left.append(key)
-        return left
+            call = self._calls.pop(name, None)
+            for lease, amount in call.parts.items() if call is not None else ():
+                lease.left += amount
+            return self._apart(call, taken)
+
+    def _apart(self, call: _Call | None, taken: Sequence[SharedTaken]) -> list[str]:
+        """Return the counts of which a call did not take by a lease that is open now."""
+        if call is None:
+            return [one.key for one in taken]
+        if call.endings == self._endings:
+            return []
+        here = [lease.key for lease in call.parts if lease.open]
+        return [one.key for one in taken if one.key not in here]
+
+    def taken_of(self, lease: Lease) -> tuple[int, dict[str, tuple[Number, bool]]]:
+        """Return what is left of a lease, and what calls hold of it by their names."""
+        with self.lock:
+            return lease.left, {
+                name: (call.parts[lease], call.stays)
+                for name, call in self._calls.items()
+                if lease in call.parts
+            }
 
     # --- with the store --------------------------------------------------------------------------
 
@@ -168,6 +209,7 @@ class Leases:
         ended = {key: self._of[key] for key in keys if key in self._of}
         for lease in ended.values():
             lease.open = False
+        self._endings += len(ended)
         return ended
 
     def stored(self, ended: Mapping[str, Lease], begun: Mapping[str, Lease]) -> None:
@@ -175,10 +217,18 @@ class Leases:
         with self.lock:
             for key, lease in ended.items():
                 if self._of.get(key) is lease:
-                    del self._of[key]
+                    del self._of[key], self._at[lease.place]
+                    self._forget(lease)
             self._of.update(begun)
+            self._at.update({lease.place: lease for lease in begun.values()})
         if begun:
             self._watch()
+
+    def _forget(self, lease: Lease) -> None:
+        """Leave what calls took of a lease to the store."""
+        for name, call in list(self._calls.items()):
+            if call.parts.pop(lease, None) is not None and not call.parts:
+                del self._calls[name]
 
     def new_name(self) -> str:
         """Return a name for a lease that nobody else has."""
@@ -248,9 +298,7 @@ class Borrowing:
         """Hand back what is left of a lease of this count, if one ends."""
         lease = self.ended.get(key)
         if lease is not None:
-            with self._leases.lock:
-                left, named = lease.left, dict(lease.named)
-            count.end_lease(lease.name, left, named)
+            count.end_lease(lease.name, *self._leases.taken_of(lease))
 
     def lent(self, counts: Sequence[Count]) -> set[str]:
         """Return the leases that other processes have, except those that outlived their time."""

@@ -116,10 +116,8 @@ class LimitStore:
         self, call: CallView, wants: Sequence[tuple[Limit, str, Number]]
     ) -> list[SharedTaken]:
         """Take what a call wants of what this process has leased; return it, or nothing."""
-        asked = [asking(*want) for want in wants]
         name = name_of(call.saga, call.step, call.generation)
-        there = self._leases.take(name, asked, stays=call.semantics is _REVERSIBLE)
-        return [one.taken for one in asked] if there else []
+        return self._leases.take(name, wants, stays=call.semantics is _REVERSIBLE)
 
     def taking(self, call: CallView, wants: Sequence[tuple[Limit, str, Number]]) -> Use:
         """Return the use that takes what a call wants, all of it or nothing.
@@ -170,7 +168,7 @@ class LimitStore:
     def giving_back(self, call: CallView, taken: Sequence[SharedTaken]) -> Use | None:
         """Hand back what a call took; return the use that does so where the store has it."""
         name = name_of(call.saga, call.step, call.generation)
-        keys = self._leases.give_back(name, [one.key for one in taken])
+        keys = self._leases.give_back(name, taken)
 
         def rule(docs: Docs) -> Change[None]:
             put: dict[str, Any] = {}
@@ -186,7 +184,7 @@ class LimitStore:
     def settle(self, call: CallView, taken: Sequence[SharedTaken]) -> None:
         """Note that a call's announcement is out; the store learns it with the next use."""
         name = name_of(call.saga, call.step, call.generation)
-        keys = [one.key for one in taken if not self._leases.settle(name, one.key)]
+        keys = self._leases.settle(name, taken)
         if not keys:
             return
         with self._noting:
