@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -94,27 +95,49 @@ class Way:
 _UNLOCKED = frozenset({"__exit__", "release"})
 
 
-def way_of(work: Callable[[], object], times: int = 64) -> Way:
-    """Return the way of one call of `work`, the call itself not counted."""
-    calls = locks = 0
+class Counting:
+    """Counts calls and locks on the threads that it is the profile function of."""
 
-    def seen(frame: Any, event: str, arg: Any) -> None:
-        nonlocal calls, locks
+    def __init__(self) -> None:
+        self.calls = self.locks = 0
+
+    def seen(self, frame: Any, event: str, arg: Any) -> None:
+        """Count an event."""
         del frame
         if event == "call":
-            calls += 1
+            self.calls += 1
         elif event == "c_call" and type(getattr(arg, "__self__", None)).__name__ == "lock":
-            locks += arg.__name__ in _UNLOCKED  # `with` shows its end only
+            self.locks += arg.__name__ in _UNLOCKED  # `with` shows its end only
 
+
+def way_of(work: Callable[[], object], times: int = 64) -> Way:
+    """Return the way of one call of `work`, the call itself not counted."""
+    counts = Counting()
     for _ in range(3):
         work()
-    sys.setprofile(seen)
+    sys.setprofile(counts.seen)
     try:
         for _ in range(times):
             work()
     finally:
         sys.setprofile(None)
-    return Way(calls / times - 1, locks / times)
+    return Way(counts.calls / times - 1, counts.locks / times)
+
+
+def way_elsewhere(work: Callable[[], object], times: int = 64) -> Way:
+    """Return the way of one call of `work` on the thread that its first call starts."""
+    counts = Counting()
+    threading.setprofile(counts.seen)
+    try:
+        work()
+    finally:
+        threading.setprofile(None)
+    for _ in range(3):
+        work()
+    calls, locks = counts.calls, counts.locks
+    for _ in range(times):
+        work()
+    return Way((counts.calls - calls) / times, (counts.locks - locks) / times)
 
 
 def _watch_hops(loop: Any) -> list[object]:

@@ -7,6 +7,7 @@ counter.
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from agent_saga import (
@@ -25,6 +26,7 @@ from agent_saga import (
 from agent_saga.controls.limits.limit import Limit
 from agent_saga.state.sqlite import SQLiteStateStore
 from bench import floors
+from bench.counting import way_of
 from bench.measure import Effort, Figure, Samples, interleaved, p50
 from bench.workload import ARGUMENTS, look_sync, place
 
@@ -53,11 +55,13 @@ def figures(effort: Effort) -> list[Figure]:
             ("F",),
         )
         asked = _asked(*kits[3])
+        longer = _calls(*kits[3]) - _calls(*kits[0])
         for kit, _ in kits.values():
             kit.runtime.wal.close()
     name = "transactions of the store per step, three limits"
     return [
         Figure(GROUP, name, asked, "", 0.05, kind="counter"),
+        Figure(GROUP, "calls of a step for three leased limits", longer, "", 37, kind="counter"),
         *_ratios(samples),
     ]
 
@@ -76,6 +80,12 @@ def _ratios(samples: Samples) -> list[Figure]:
         )
         for what, case in (("one limit", "1 limits"), ("three limits", "3 limits"))
     ]
+
+
+def _calls(kit: AgentKit, tool: SagaTool[..., Any]) -> float:
+    """Return the calls on the way of most steps: of those that no lease ends or begins with."""
+    with kit.transaction():
+        return median(way_of(lambda: tool(**ARGUMENTS), 1).calls for _ in range(_STEPS // 10))
 
 
 def _asked(kit: AgentKit, tool: SagaTool[..., Any]) -> float:

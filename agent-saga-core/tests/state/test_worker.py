@@ -114,9 +114,7 @@ def test_an_interrupted_wait_takes_its_job_back(worker, echo, monkeypatch):
     blocking = threading.Thread(target=worker.call, args=("a", 30))
     blocking.start()
     assert echo.inside.wait(30)
-    lock = threading.Lock
-    locks = iter([lock(), Interrupted()])
-    monkeypatch.setattr("agent_saga.state.worker.threading.Lock", lambda: next(locks))
+    monkeypatch.setattr("agent_saga.state.worker.threading.Lock", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         worker.call("b", 30)
     monkeypatch.undo()

@@ -31,9 +31,11 @@ MAX_BODY_BYTES: Final = 1 << 20
 MAX_DEPTH: Final = 32
 MAX_INT: Final = 2**53
 _TEXT: Final = frozenset({str})
+_WHATEVER_THEY_SAY: Final = frozenset({str, bool, type(None)})
+"""Kinds that are carried whatever the value; of a broken text the encoder tells."""
 
-_encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder()
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder().decode
 
 
 def check_key(key: str) -> str:
@@ -60,9 +62,13 @@ def encode(doc: Doc) -> bytes:
     """
     if type(doc) is not dict:
         raise NotRecordable(f"A state document must be a dict, not {type(doc).__qualname__}.")
-    if not (_has_plain_keys(doc) and _is_plain(doc.values(), MAX_DEPTH - 1)):
-        _check(doc, "document", 0)
-    body = _encoder.encode({"v": FORMAT, "doc": doc})
+    try:
+        if not (_TEXT.issuperset(map(type, doc)) and _is_plain(doc.values(), MAX_DEPTH - 1)):
+            _check(doc, "document", 0)
+        body = _encode({"v": FORMAT, "doc": doc})
+    except UnicodeEncodeError:
+        _check(doc, "document", 0)  # names the broken text
+        raise
     if len(body) > MAX_BODY_BYTES:
         raise NotRecordable(f"A state document is larger than {MAX_BODY_BYTES} bytes.")
     return body
@@ -79,7 +85,7 @@ def decode(body: bytes, *, where: str) -> Doc:
         StateError: the bytes are no document, or one of a format that this release does not read.
     """
     try:
-        envelope = _decoder.decode(body)
+        envelope = _decode(body)
         fmt, doc = envelope["v"], envelope["doc"]
     except (msgspec.DecodeError, UnicodeDecodeError, LookupError, TypeError) as error:
         raise StateError(f"The state document of {where} is damaged: {error}.") from error
@@ -131,25 +137,20 @@ def _is_plain(values: Iterable[Any], depth: int) -> bool:
     """Say quickly that values need no closer look; most documents are so. False is always safe."""
     for item in values:
         kind = type(item)
-        if kind is str:
-            ok = item.isascii()
-        elif kind is int:
+        if kind in _WHATEVER_THEY_SAY:
+            continue
+        if kind is int:
             ok = -MAX_INT <= item <= MAX_INT
         elif kind is float:
             ok = item - item == 0.0
         elif kind is list:
             ok = depth > 0 and _is_plain(item, depth - 1)
-        elif kind is dict:
-            ok = depth > 0 and _has_plain_keys(item) and _is_plain(item.values(), depth - 1)
         else:
-            ok = item is None or kind is bool
+            ok = kind is dict and depth > 0 and _TEXT.issuperset(map(type, item))
+            ok = ok and _is_plain(item.values(), depth - 1)
         if not ok:
             return False
     return True
-
-
-def _has_plain_keys(value: dict[Any, Any]) -> bool:
-    return _TEXT.issuperset(map(type, value)) and "".join(value).isascii()
 
 
 def _utf8(text: str, path: str) -> bytes:

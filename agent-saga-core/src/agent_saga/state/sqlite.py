@@ -17,7 +17,9 @@ import weakref
 from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from msgspec import Struct
 
 from agent_saga.errors import AgentSagaError
 from agent_saga.state import sqlite_schema as schema
@@ -118,13 +120,13 @@ class SQLiteStateStore(StateStore):
         return f"{key!r} in {self.path}"
 
 
-class _Write(NamedTuple):
+class _Write(Struct):
     keys: tuple[str, ...]
     rule: Rule[Any]
     durable: bool
 
 
-class _Read(NamedTuple):
+class _Read(Struct):
     action: Callable[[sqlite3.Connection], Any]
     default: Any
 
@@ -171,9 +173,9 @@ class _Service:
         self._file.abandon()
 
     def _read(self, job: Job[Any]) -> None:
-        action, default = job.request
+        read = job.request
         try:
-            found = self._file.read(action, default, deadline=job.deadline)
+            found = self._file.read(read.action, read.default, deadline=job.deadline)
         except AgentSagaError as error:
             job.fail(error)
         else:
@@ -181,9 +183,9 @@ class _Service:
 
     def _needs_file(self, job: Job[Any]) -> bool:
         """Answer a rule that changes nothing where nothing was ever stored."""
-        keys, rule, _ = job.request
+        write = job.request
         try:
-            result, changes = judge(rule, dict.fromkeys(keys), where=self._file.place)
+            result, changes = judge(write.rule, dict.fromkeys(write.keys), where=self._file.place)
         except BaseException as error:
             if job.begin():
                 job.fail(error)
@@ -216,10 +218,10 @@ class _Service:
 
     def _apply(self, connection: sqlite3.Connection, job: Job[Any]) -> None:
         """Store what a rule decides, and note what its job ends with once that is committed."""
-        keys, rule, _ = job.request
-        stored = {key: schema.fetch(connection, key) for key in keys}
+        write = job.request
+        stored = {key: schema.fetch(connection, key) for key in write.keys}
         try:
-            job.result, changes = judge(rule, stored, where=self._file.place)
+            job.result, changes = judge(write.rule, stored, where=self._file.place)
         except BaseException as error:
             job.error = error
             return

@@ -19,6 +19,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from msgspec import Struct, field
+
 from agent_saga.errors import StateError, StateUnavailable
 from agent_saga.state import forking
 
@@ -29,22 +31,19 @@ T = TypeVar("T")
 MAX_BATCH: Final = 64
 
 
-class Job(Generic[T]):
+class Job(Struct, Generic[T], eq=False):
     """One request with its bound; it ends with a result or an error, once.
 
     It begins or is taken back, whichever is asked first; each is asked once.
     """
 
-    __slots__ = ("_turn", "deadline", "ended", "error", "notify", "request", "result")
-
-    def __init__(self, request: T, deadline: float) -> None:
-        self.request = request
-        self.deadline = deadline
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.ended = False
-        self.notify: Callable[[], None] = _nobody
-        self._turn = threading.Lock()  # never released: who gets it has the say
+    request: T
+    deadline: float
+    result: Any = None
+    error: BaseException | None = None
+    ended: bool = False
+    notify: Callable[[], None] = lambda: None
+    _turn: threading.Lock = field(default_factory=threading.Lock)  # who gets it has the say
 
     def begin(self) -> bool:
         """Say that the job runs now; False if its caller has taken it back."""
@@ -265,10 +264,6 @@ def _serve(service: Service, batch: list[Job[Any]]) -> None:
         for job in batch:
             if not job.ended:
                 job.fail(error)
-
-
-def _nobody() -> None:
-    """Wake nobody."""
 
 
 def _wake_from_thread(loop: asyncio.AbstractEventLoop, woken: asyncio.Future[None]) -> None:
