@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from agent_saga.state.base import Rule, StateStore
     from agent_saga.state.document import Doc
     from agent_saga.wal.base import BaseWAL
-    from agent_saga.wal.encoding import Fragment
 
 T = TypeVar("T")
 NOTHING: Final[frozenset[str]] = frozenset()
@@ -270,6 +269,6 @@ class Control:
         """
         return None
 
-    def recorded(self, call: CallView) -> Mapping[str, Any] | Fragment | None:
-        """Return what the step's announcement carries for this control: plain data, or encoded."""
+    def recorded(self, call: CallView) -> Mapping[str, Any]:
+        """Return what the step's announcement carries for this control: plain or encoded values."""
         return _NO_FACTS

@@ -73,11 +73,14 @@ def taken(step: Step) -> dict[str, Fragment]:
     if call is None or call.held is None:
         return {}
     found = {name: recorded(call) for name, recorded in step.scope.saga.engine.gate.records}
-    return {
-        name: facts if isinstance(facts, Fragment) else masked(facts)[0]
-        for name, facts in found.items()
-        if facts
-    }
+    return {name: _encoded(facts) for name, facts in found.items() if facts}
+
+
+def _encoded(facts: Mapping[str, Any]) -> Fragment:
+    """Encode what a control records; it may have encoded all values itself."""
+    if set(map(type, facts.values())) == {Fragment}:
+        return composed(facts)
+    return masked(facts)[0]
 
 
 def recipe(tool: Tool, *, faithful: bool) -> dict[str, Fragment]:

@@ -15,7 +15,7 @@ Rules of this part:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -27,7 +27,7 @@ from agent_saga.controls.limits.scopes import by_tool
 from agent_saga.controls.limits.shared import LimitStore
 from agent_saga.controls.limits.usage import Over, refusal
 from agent_saga.errors import RefusedError, one_line
-from agent_saga.wal.encoding import Fragment, compose, listed
+from agent_saga.wal.encoding import listed
 
 __all__ = ["MemoryLimits", "SharedLimits", "Want", "limits_control"]
 
@@ -172,10 +172,10 @@ class SharedLimits(_Limits[LimitStore]):
         if taken:
             self.store.settle(call, taken)
 
-    def recorded(self, call: CallView) -> Fragment | None:
+    def recorded(self, call: CallView) -> Mapping[str, Any]:
         """Return what was taken, from which a lost store is made anew."""
         taken = (call.held or {}).get(LIMITS)
-        return compose(taken=listed([one.as_record() for one in taken])) if taken else None
+        return {"taken": listed([one.as_record() for one in taken])} if taken else {}
 
 
 def _unreadable(call: CallView, limit: Limit, error: Exception) -> RefusedError:
