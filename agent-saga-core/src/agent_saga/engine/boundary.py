@@ -34,7 +34,7 @@ from agent_saga.engine.quitting import ending_behind
 from agent_saga.engine.releasing import forked, give_up, hand_back_left, release
 from agent_saga.engine.requests import first_of
 from agent_saga.engine.saga import Saga
-from agent_saga.engine.scope import Scope
+from agent_saga.engine.scope import Scope, left_behind
 from agent_saga.engine.suspend import asked_for, left_to_recovery, suspend
 from agent_saga.engine.telling import (
     UNSETTLED,
@@ -127,13 +127,15 @@ class Boundary:
             scope = self._savepoint(outer, is_async=is_async)
         self.scope = scope
         scope.entered_from, scope.left = current_scope.get(), False
-        current_scope.set(scope)
+        scope.token = current_scope.set(scope)
         self._log_token = SAGA_ID.set(scope.saga.id)
         return scope
 
     def _outer(self) -> Scope | None:
         current = current_scope.get()
         inside = self.inside
+        if current is not None and current.left:
+            current = left_behind(current_scope)
         if inside is None:
             return current
         deeper = current is not None and current.saga is inside.saga and current.within(inside)
@@ -218,7 +220,8 @@ class Boundary:
             except BaseException as broken:
                 give_up(scope, broken)
                 raise
-            kept = interrupts.main.taken() if self._interrupts else None
+            held = interrupts.here()
+            kept = held.taken() if held is not None else None
             return self._raise(scope, report, first_of(driver.cut, first_of(kept, failure)), error)
         finally:
             reset(current_scope, outside)

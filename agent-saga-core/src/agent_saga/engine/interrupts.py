@@ -14,6 +14,8 @@ Rules of this part:
 - Code that opens, leaves or calls is the engine's too, although it is on the user's stack: it is
   marked with `engine_code`, and the handler looks for it.
 - Other threads are left alone, and so is a handler that the program puts in place later on.
+- A boundary that was entered in the main thread may be left in another one, as a generator's is,
+  where no signal can be given back: the main thread does that when it comes by.
 """
 
 from __future__ import annotations
@@ -74,15 +76,17 @@ class Interrupts:
         user_code: an interrupt may be raised at once.
         kept: those that came meanwhile.
         installed: how many open boundaries have taken the signals over.
+        elsewhere: for each boundary of those that was left in another thread, something.
         thread: the main thread's id.
         before: the handlers of the program that answer, by signal.
         ignored: SIGINT is ignored all the while.
     """
 
-    __slots__ = ("before", "ignored", "installed", "kept", "thread", "user_code")
+    __slots__ = ("before", "elsewhere", "ignored", "installed", "kept", "thread", "user_code")
 
     def __init__(self) -> None:
         self.installed = 0
+        self.elsewhere: list[None] = []
         self.thread = 0
         self.user_code = True
         self.ignored = False
@@ -91,8 +95,12 @@ class Interrupts:
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
         """Let the program's handler answer a signal; keep what it raises in the engine's work."""
+        answer = self.before.get(signum, signal.default_int_handler)
+        if self.elsewhere and not _left_elsewhere():
+            answer(signum, frame)
+            return
         try:
-            self.before.get(signum, signal.default_int_handler)(signum, frame)
+            answer(signum, frame)
         except BaseException as error:
             if self.user_code and not _in_engine(frame):
                 raise
@@ -125,6 +133,8 @@ def install(*, ignored: bool = False) -> bool:
     """
     if threading.current_thread() is not threading.main_thread():
         return False
+    if main.elsewhere:
+        _left_elsewhere()
     if not main.installed:
         before = {number: _program_s(number) for number in SIGNALS}
         main.before = {number: one for number, one in before.items() if callable(one)}
@@ -155,13 +165,28 @@ def remove() -> None:
     Raises:
         BaseException: an interrupt came after the engine's last look.
     """
-    main.installed -= 1
-    if main.installed:
+    if threading.get_ident() != main.thread:
+        main.elsewhere.append(None)
         return
-    _give_back()
-    kept = main.taken()
+    main.installed -= 1
+    if main.elsewhere:
+        _left_elsewhere()
+    elif not main.installed:
+        _give_back()
+    kept = None if main.installed else main.taken()
     if kept is not None:
         raise kept
+
+
+def _left_elsewhere() -> int:
+    """Take into account what other threads have left; return how many boundaries stay open."""
+    with contextlib.suppress(IndexError):
+        while True:
+            main.elsewhere.pop()
+            main.installed -= 1
+    if not main.installed:
+        _give_back()
+    return main.installed
 
 
 def _give_back() -> None:

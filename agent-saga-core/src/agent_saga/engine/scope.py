@@ -16,6 +16,8 @@ from agent_saga.domain import identity
 from agent_saga.domain.lifecycle import ScopeState, scope_after
 
 if TYPE_CHECKING:
+    from contextvars import ContextVar, Token
+
     from agent_saga.domain.report import RollbackReport
     from agent_saga.engine.saga import Saga
 
@@ -30,6 +32,7 @@ class Scope:
         is_async: its boundary was entered with `async with`.
         entered_from: the scope that was current when its boundary was entered, or None.
         left: its boundary was left.
+        token: gives the context in which it was entered back what was current before.
     """
 
     __slots__ = (
@@ -47,6 +50,7 @@ class Scope:
         "report",
         "saga",
         "state",
+        "token",
         "unawaited",
     )
 
@@ -68,6 +72,7 @@ class Scope:
         self.report: RollbackReport | None = None
         self.entered_from: Scope | None = None
         self.left = False
+        self.token: Token[Scope | None] | None = None
 
     def within(self, scope: Scope) -> bool:
         """Say whether this scope is the given one or lies inside it."""
@@ -115,3 +120,22 @@ class Scope:
     def move(self, event: str) -> None:
         """Change the state as the lifecycle table says."""
         self.state = scope_after(self.state, event)
+
+
+def left_behind(current: ContextVar[Scope | None]) -> Scope | None:
+    """Return what is current here, where a boundary was entered here and left in another context.
+
+    A task or a thread that the boundary began has a context of its own: there it stays current.
+
+    Args:
+        current: the variable that holds the current scope.
+    """
+    scope = current.get()
+    while scope is not None and scope.left and scope.token is not None:
+        try:
+            current.reset(scope.token)
+        except (ValueError, RuntimeError):
+            return scope
+        scope.token = None
+        scope = current.get()
+    return scope
