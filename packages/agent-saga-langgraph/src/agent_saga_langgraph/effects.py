@@ -14,6 +14,8 @@ Rules of this part:
 - A graph with a checkpointer whose run is no boundary does nothing inside a boundary of the
   program: that one would not wait with it. Nor does one that a run's boundary was not shown, since
   something (a function, a sequence, `with_retry`) is round it.
+- Outside every boundary a call runs as the bare function, but not on a thread whose saga has not
+  ended; see `outside`.
 - A question of the gate that waits for its answer interrupts the graph, before the effect.
 """
 
@@ -40,6 +42,7 @@ from agent_saga.kit.frameworks import failures
 from agent_saga.kit.frameworks.boundaries import check_kit
 from agent_saga.kit.frameworks.functions import unkeyed
 from agent_saga.wal.encoding import mac
+from agent_saga_langgraph import outside
 from agent_saga_langgraph import place as places
 from agent_saga_langgraph.asking import interrupting
 from agent_saga_langgraph.attempts import attempts_of
@@ -92,6 +95,11 @@ def failing(policy: str) -> Iterator[None]:
         _policy.reset(token)
 
 
+def in_a_run() -> bool:
+    """Say whether the boundary here is that of a run, which knows when its graph stops."""
+    return bool(_policy.get())
+
+
 class ToolFailed(GraphBubbleUp):
     """A tool failed where that undoes the run; leaves the graph past every error handler.
 
@@ -123,6 +131,7 @@ class Effect:
         scope = current_scope.get()
         kwargs = unkeyed(self.tool, kwargs)
         if scope is None:
+            outside.check(self.tool)
             return self.tool.invoke(None, args, kwargs, form="sync")
         call, asked = self._invocation(scope, args, kwargs)
         token, heard = calling.set(None), announced.set(False)
@@ -149,6 +158,7 @@ class Effect:
         scope = current_scope.get()
         kwargs = unkeyed(self.tool, kwargs)
         if scope is None:
+            await outside.check_async(self.tool)
             return await self.tool.invoke(None, args, kwargs, form="async")
         call, asked = self._invocation(scope, args, kwargs)
         token, heard = calling.set(None), announced.set(False)
@@ -177,7 +187,7 @@ class Effect:
         check_kit(self.tool, saga)
         if not tool.reversible:
             _check_known(tool.name)
-            check_not_cached(tool.name, known=bool(_policy.get()))
+            check_not_cached(tool.name, known=in_a_run())
         named = tool.form.named(args, kwargs)
         arguments = self._chosen(named)
         fingerprint = mac(saga.salt, arguments)
@@ -234,7 +244,7 @@ def _check_known(tool: str) -> None:
     Raises:
         NoBoundary: so it is.
     """
-    if _policy.get():
+    if in_a_run():
         place = places.here() if _blind.get() else None
         is_unknown = place is not None and place.is_kept
         fix = "Give saga_run the compiled graph itself, or make that a saga_agent, which whatever "

@@ -11,13 +11,14 @@ Rules of this part:
 - What a step calls is the step's, whose inverse takes it back. A read has none: a tool that one
   calls, as an agent inside a tool does, must be a step of its own.
 - What the policy of the boundary's gate calls REVERSIBLE may run: it leaves nothing behind.
+- A graph whose run is no boundary, and that stops there, is seen here, too; see `stops`.
 - An effect that is no tool of LangChain is not announced by anybody, and is not seen.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -31,10 +32,12 @@ from agent_saga.errors import UndeclaredTool
 from agent_saga.kit.frameworks.declarations import from_policy
 from agent_saga.observe.correlation import STEP_ID
 from agent_saga_langgraph.caches import note_kept
-from agent_saga_langgraph.effects import ToolFailed, announced
+from agent_saga_langgraph.effects import ToolFailed, announced, in_a_run
+from agent_saga_langgraph.stops import Stops
 from agent_saga_langgraph.tries import Runs, leave_ended
 
 if TYPE_CHECKING:
+    from agent_saga.engine.saga import Saga
     from agent_saga.engine.scope import Scope
     from agent_saga.kit.agent_kit import AgentKit
 
@@ -56,6 +59,7 @@ class Listener(BaseCallbackHandler):
         self._kit = kit
         self._everywhere = everywhere
         self._runs = Runs()
+        self._stops = Stops()
 
     @property
     def ignore_chain(self) -> bool:
@@ -70,6 +74,7 @@ class Listener(BaseCallbackHandler):
         run_id: UUID,
         parent_run_id: UUID | None = None,
         tags: list[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
         **about: Any,
     ) -> None:
         """Note in which try it is, and whether it is called in a task whose result is kept.
@@ -77,20 +82,46 @@ class Listener(BaseCallbackHandler):
         Outside boundaries nothing need be known. How a run ends is heard there, too: it may have
         begun in a boundary, and is forgotten then.
         """
-        if current_scope.get() is None:
+        scope = current_scope.get()
+        if scope is None:
             return
         self._runs.begun(run_id, parent_run_id, tags or ())
+        if not in_a_run():
+            self._stops.begun(parent_run_id, tags or (), metadata or {}, scope.saga)
         note_kept()
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **about: Any) -> None:
-        """Note that a run ended well."""
+        """Note that a run ended well.
+
+        Raises:
+            NotSuspendable: it is a graph that stopped, and nothing waits with what it did.
+        """
         self._runs.ended(run_id)
         self._runs.last.pop(run_id, None)
+        refusal = self._stops.ended(run_id, _saga())
+        if refusal is not None:
+            raise refusal
 
-    def on_chain_error(self, error: BaseException, *, run_id: UUID, **about: Any) -> None:
-        """Note that a run failed."""
+    def on_chain_error(
+        self,
+        error: BaseException,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        tags: list[str] | None = None,
+        **about: Any,
+    ) -> None:
+        """Note that a run failed, or that a node stopped.
+
+        Raises:
+            ToolFailed: nothing would wait with what the node's graph did.
+        """
         self._runs.ended(run_id, error)
         self._runs.last.pop(run_id, None)
+        self._stops.forget(run_id)
+        refusal = self._stops.node_ended(parent_run_id, tags or (), error, _saga())
+        if refusal is not None:
+            raise ToolFailed(refusal)
 
     def on_tool_start(self, serialized: dict[str, Any], input_str: str, **about: Any) -> None:
         """Refuse a call that no wrapper announced.
@@ -107,6 +138,11 @@ class Listener(BaseCallbackHandler):
         declared = from_policy(kit, name)
         if declared is None or not _is_read(declared.options["semantics"]):
             raise ToolFailed(_undeclared(name))
+
+
+def _saga() -> Saga | None:
+    scope = current_scope.get()
+    return None if scope is None else scope.saga
 
 
 def _is_covered(scope: Scope | None) -> bool:

@@ -205,7 +205,7 @@ class Witness(GraphCallbackHandler):
         if outer is None:
             outer = turns_at(name)
         if outer and outer[-1].task.name == name:
-            if not any(tag.startswith(_NODE) for tag in tags or ()):
+            if not is_node(tags or ()):
                 self._open[run_id] = outer
                 _note_checkpoint(outer)
                 return
@@ -258,6 +258,11 @@ class Witness(GraphCallbackHandler):
         self._first.pop(run_id, None)
         self._resumed.discard(run_id)
         return self._open.pop(run_id, ())
+
+
+def is_node(tags: Sequence[str]) -> bool:
+    """Say whether a run is that of a node, by its tags."""
+    return any(tag.startswith(_NODE) for tag in tags)
 
 
 def turns_at(name: str) -> tuple[Turn, ...]:
