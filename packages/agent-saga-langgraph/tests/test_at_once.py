@@ -16,6 +16,7 @@ from agent_saga_testing.world import World
 from conftest import Shop
 
 PROGRAM = Path(__file__).with_name("at_once.py")
+PATIENCE = 200  # a framework takes its time to load on a machine that has much to do
 
 
 def at_once(folder, phase):
@@ -29,14 +30,20 @@ def at_once(folder, phase):
         for number in (1, 2)
     ]
     ready = [folder / f"{phase} {number}" for number in (1, 2)]
-    until(lambda: all(map(Path.exists, ready)))
-    (folder / f"{phase} go").touch()
-    said = [one.communicate(timeout=100)[0] for one in running]
-    assert [one.returncode for one in running] == [0, 0]
-    return said
+    try:
+        until(lambda: all(map(Path.exists, ready)), patience=PATIENCE)
+        (folder / f"{phase} go").touch()
+        said = [one.communicate(timeout=PATIENCE)[0] for one in running]
+        assert [one.returncode for one in running] == [0, 0]
+        return said
+    finally:
+        for one in running:  # those that a test gave up
+            one.kill()
+            one.communicate()
 
 
 @pytest.mark.crash
+@pytest.mark.timeout(4 * PATIENCE)
 def test_two_processes_that_run_a_thread_at_once_do_each_effect_once(tmp_path):
     World(tmp_path / "world.sqlite", honours_keys=False)
     with SqliteSaver.from_conn_string(str(tmp_path / "checkpoints.sqlite")) as saver:
