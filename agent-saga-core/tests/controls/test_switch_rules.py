@@ -157,6 +157,30 @@ def test_the_revision_only_rises(changes):
         rev = after.rev
 
 
+ODD = {
+    "a mode that there is not": ("halts", "mode", "halted"),
+    "a quarantine among the halts": ("halts", "mode", "quarantine"),
+    "a target that covers nothing": ("halts", "scope", "wire"),
+    "an empty target": ("halts", "scope", ""),
+    "another saga than its name": ("quarantined", "scope", "s2"),
+    "a halt among the sagas": ("quarantined", "mode", "halt"),
+    "a quarantine with an end": ("quarantined", "until", 5),
+}
+
+
+@pytest.mark.guarantee("HALT-3")
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_an_entry_that_nobody_can_have_set_is_damage_and_not_weaker(odd):
+    doc, _ = _halt(None, "tool:a")
+    doc, _ = document.quarantine(doc, floor=0, saga="s1", reason="r", by="b", at=0)
+    document.read(doc)
+    part, field, value = odd
+    entry = doc["halts"][0] if part == "halts" else doc["quarantined"]["s1"]
+    entry[field] = value
+    with pytest.raises(StateError, match="cannot be understood"):
+        document.read(doc)
+
+
 def test_a_drain_stops_what_began_after_it_only():
     _, switches = _halt(None, "tool:a", at=100, mode="drain")
     assert switches.against(Asked("a", (), 200, began=99)) is None

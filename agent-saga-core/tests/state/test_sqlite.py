@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gc
 import os
@@ -135,6 +136,36 @@ def test_what_the_system_refuses_is_named(store, path, monkeypatch, name, count_
     monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.fstat(fd).st_ino))
     assert store.transact(["n"], count_up) == 1
     assert {path.parent.stat().st_ino, path.parent.parent.stat().st_ino} <= set(synced)
+
+
+def _unreadable_schema(path):
+    at = path.read_bytes().index(b"CREATE TABLE documents")
+    with path.open("r+b") as file:
+        file.seek(at + len("CRE"))
+        file.write(b"\x80")
+
+
+def _columns_of_numbers(path):
+    """Make a file whose columns hold what ours never do, as a damaged one may."""
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        other.execute("DROP TABLE documents")
+        other.execute("CREATE TABLE documents (key, body)")
+        other.executemany("INSERT INTO documents VALUES (?, ?)", [("n", 7), (None, b"{}")])
+        other.execute("INSERT INTO documents VALUES (x'80', x'80')")
+        other.commit()
+
+
+@pytest.mark.parametrize("harm", [_unreadable_schema, _columns_of_numbers])
+def test_a_damaged_file_is_told_whatever_stands_in_it(path, count_up, harm):
+    with SQLiteStateStore(path) as store:
+        store.transact(["n"], count_up)
+    harm(path)
+    with SQLiteStateStore(path) as store:
+        for use in (lambda: store.get("n"), lambda: store.scan(""), lambda: store.scan("n")):
+            with pytest.raises(StateError, match="damaged"):
+                use()
+        with pytest.raises(StateError, match="damaged"):
+            store.transact(["n"], count_up)
 
 
 def test_a_file_system_without_shared_memory_is_refused(path, count_up):

@@ -56,6 +56,25 @@ def test_after_a_failed_sync_all_is_moved_and_synced_before_going_on(failing, co
     assert not any("wal_checkpoint" in sql for sql in failing.failing.seen)
 
 
+@pytest.mark.parametrize("matching", ["COMMIT", "CREATE TABLE", "user_version ="])
+def test_what_sqlite_rolled_back_itself_hides_no_failed_write(failing, matching, count_up):
+    execute = failing.failing.execute
+
+    def rolled_back(self, sql, *args):
+        if matching in sql and failing.failing.code:
+            execute(self, "ROLLBACK")  # as SQLite does after such an error
+        return execute(self, sql, *args)
+
+    failing.failing.execute = rolled_back
+    failing.failing.code, failing.failing.matching = sqlite3.SQLITE_IOERR_FSYNC, matching
+    with pytest.raises(StateError, match="could not be read or written"):
+        failing.transact(["n"], count_up)
+    failing.failing.code = 0
+    failing.failing.seen.clear()
+    assert failing.transact(["n"], count_up) == 1
+    assert any("wal_checkpoint(TRUNCATE)" in sql for sql in failing.failing.seen)
+
+
 def test_busy_is_waited_for_and_then_unavailable(failing, count_up):
     failing.transact(["n"], count_up)
     failing.failing.code, failing.failing.matching = sqlite3.SQLITE_BUSY, "BEGIN IMMEDIATE"

@@ -29,7 +29,8 @@ class ApprovalRequest:
         id: a digest of everything the answer is bound to.
         saga, step, generation, tool, rule, reason: what is asked, and why.
         arguments: the call's arguments, secrets masked; shown: the same as JSON text.
-        exact: the arguments as they are, for standing grants; nothing of them is kept.
+        exact: the arguments as rules and limits see them, for standing grants; nothing of them is
+            kept.
         requesters: who asks; none of them may answer.
         covered: the standing grant that answers it, if one does.
     """

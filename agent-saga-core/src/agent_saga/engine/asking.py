@@ -144,7 +144,7 @@ def stands(step: Step) -> Protocol[BaseException | None]:
 
 def _request(step: Step, ask: Ask) -> ApprovalRequest:
     step.shown = True
-    return ApprovalRequest(
+    request = ApprovalRequest(
         step.scope.saga.id,
         step.id,
         step.generation,
@@ -155,6 +155,9 @@ def _request(step: Step, ask: Ask) -> ApprovalRequest:
         step.mac,
         _requesters(step.scope.saga),
     )
+    if step.call is not None:  # a policy may read an amount from elsewhere than the call names it
+        request.exact = step.call.arguments
+    return request
 
 
 def _requesters(saga: Saga) -> tuple[str, ...]:

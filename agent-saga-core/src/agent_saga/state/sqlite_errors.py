@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["Blocked", "busy", "explain", "makes_suspect", "until_free"]
+__all__ = ["Blocked", "Damaged", "busy", "explain", "makes_suspect", "until_free"]
 
 T = TypeVar("T")
 
@@ -54,6 +54,12 @@ class Blocked(sqlite3.OperationalError):
     """A checkpoint that waits for other connections, told the way SQLite tells of busy."""
 
     sqlite_errorcode = sqlite3.SQLITE_BUSY
+
+
+class Damaged(sqlite3.DatabaseError):
+    """A file that holds what nobody writes there, told the way SQLite tells of damage."""
+
+    sqlite_errorcode = sqlite3.SQLITE_CORRUPT
 
 
 def busy(error: BaseException) -> bool:

@@ -18,12 +18,19 @@ import functools
 import os
 import sqlite3
 import stat
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from agent_saga.errors import StateError, StateUnavailable
 from agent_saga.observe.files import sync_folder
 from agent_saga.state import sqlite_schema as schema
-from agent_saga.state.sqlite_errors import Blocked, busy, explain, makes_suspect, until_free
+from agent_saga.state.sqlite_errors import (
+    Blocked,
+    Damaged,
+    busy,
+    explain,
+    makes_suspect,
+    until_free,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +40,7 @@ __all__ = ["SQLiteFile"]
 
 T = TypeVar("T")
 
+_FAILED: Final = (sqlite3.Error, UnicodeDecodeError, OSError)
 _inherited: list[sqlite3.Connection] = []
 
 
@@ -86,7 +94,7 @@ class SQLiteFile:
                 return action(connection) if schema.has_schema(connection) else default
 
             return until_free(look, deadline=deadline, path=self.path)
-        except (sqlite3.Error, OSError) as error:
+        except _FAILED as error:
             raise self._translated(error) from error
         except StateError as error:
             self._drop_unless_free_later(error)
@@ -121,10 +129,9 @@ class SQLiteFile:
                 action(connection)
                 connection.execute("COMMIT")
             except BaseException:
-                with contextlib.suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
+                schema.roll_back(connection)
                 raise
-        except (sqlite3.Error, OSError) as error:
+        except _FAILED as error:
             raise self._translated(error) from error
         except StateError as error:
             self._drop_unless_free_later(error)
@@ -227,8 +234,10 @@ class SQLiteFile:
                 fix="Stop every process that uses this log, then start them again.",
             )
 
-    def _translated(self, error: sqlite3.Error | OSError) -> StateError:
+    def _translated(self, error: sqlite3.Error | UnicodeDecodeError | OSError) -> StateError:
         """Return our error for one of SQLite or the system; drop a connection that failed."""
+        if isinstance(error, UnicodeDecodeError):  # SQLite quotes what it cannot read in a schema
+            error = Damaged("its schema is no text")
         if isinstance(error, sqlite3.Error):
             self._suspect = self._suspect or makes_suspect(error)
             if not busy(error):

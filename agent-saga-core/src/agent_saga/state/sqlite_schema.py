@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sqlite3
 from typing import TYPE_CHECKING, Final
 
 from agent_saga.errors import StateError
 from agent_saga.observe.files import open_by_name
+from agent_saga.state.sqlite_errors import Damaged
 
 if TYPE_CHECKING:
-    import sqlite3
     from pathlib import Path
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "fill_write_ahead_file",
     "has_schema",
     "make_schema",
+    "roll_back",
     "scan",
     "store",
     "use_write_ahead_file",
@@ -79,7 +81,7 @@ def _header(connection: sqlite3.Connection) -> tuple[int, int, int]:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     finally:
-        connection.execute("ROLLBACK")
+        roll_back(connection)
     return app, version, tables
 
 
@@ -117,7 +119,7 @@ def make_schema(connection: sqlite3.Connection) -> None:
                 connection.execute(statement)
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        roll_back(connection)
         raise
 
 
@@ -139,13 +141,22 @@ def fill_write_ahead_file(connection: sqlite3.Connection, path: Path) -> None:
             finally:
                 os.close(descriptor)
     finally:
+        roll_back(connection)
+
+
+def roll_back(connection: sqlite3.Connection) -> None:
+    """End a transaction without a change; what SQLite has ended itself hides no other error."""
+    with contextlib.suppress(sqlite3.Error):
         connection.execute("ROLLBACK")
 
 
 def fetch(connection: sqlite3.Connection, key: str) -> bytes | None:
     """Return the stored form of one document, or None."""
     row = connection.execute("SELECT body FROM documents WHERE key = ?", (key,)).fetchone()
-    return None if row is None else bytes(row[0])
+    if row is None:
+        return None
+    body = row[0]
+    return body if type(body) is bytes else _odd_body(body)
 
 
 def scan(connection: sqlite3.Connection, prefix: str) -> list[tuple[str, bytes]]:
@@ -155,11 +166,24 @@ def scan(connection: sqlite3.Connection, prefix: str) -> list[tuple[str, bytes]]
         "SELECT key, body FROM documents WHERE key >= ? ORDER BY key", (prefix,)
     )
     for key, body in rows:
+        if not isinstance(key, str):
+            raise Damaged("it holds a key that is no text")
         if not key.startswith(prefix):
             break
-        found.append((key, bytes(body)))
+        found.append((key, body if type(body) is bytes else _odd_body(body)))
     rows.close()
     return found
+
+
+def _odd_body(body: object) -> bytes:
+    """Return the stored form of a column that a damaged file, or another program, has filled.
+
+    Raises:
+        Damaged: it is no text either.
+    """
+    if not isinstance(body, str):
+        raise Damaged("it holds a document that is none")
+    return body.encode()
 
 
 def store(connection: sqlite3.Connection, key: str, body: bytes | None) -> None:

@@ -25,8 +25,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from agent_saga.controls.switch.scopes import EVERYTHING, covers
-from agent_saga.errors import StateError
+from agent_saga.controls.switch.scopes import EVERYTHING, checked, covers
+from agent_saga.errors import ConfigurationError, StateError
 
 if TYPE_CHECKING:
     from agent_saga.state.document import Doc
@@ -51,6 +51,7 @@ KEY: Final = "switch"
 
 HALT: Final = "halt"
 DRAIN: Final = "drain"
+QUARANTINE: Final = "quarantine"
 LOST: Final = "the store of the kill switch was lost; look what must be halted, then lift this"
 
 
@@ -173,10 +174,10 @@ def read(doc: Doc | None, *, floor: int = 0) -> Switches:
     try:
         found = Switches(
             _whole(doc["rev"]),
-            tuple(_entry(item) for item in doc["halts"]),
-            {str(saga): _entry(item) for saga, item in doc["quarantined"].items()},
+            tuple(_halt(item) for item in doc["halts"]),
+            {saga: _quarantine(saga, item) for saga, item in doc["quarantined"].items()},
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ConfigurationError) as error:
         raise StateError(
             f"The document of the kill switch cannot be understood ({error!r}).", fix=_REPAIR
         ) from error
@@ -243,7 +244,7 @@ def quarantine(
     """Quarantine a saga; who did it first stays on record."""
     now = _repaired(doc, floor, by=by, at=at)
     rev = now.rev + 1
-    entry = now.quarantined.get(saga, Entry(saga, "quarantine", reason, by, at, None, rev))
+    entry = now.quarantined.get(saga, Entry(saga, QUARANTINE, reason, by, at, None, rev))
     return _stored(now._replace(rev=rev, quarantined={**now.quarantined, saga: entry}))
 
 
@@ -291,6 +292,22 @@ def _whole(value: Any) -> int:
     if type(value) is not int or value < 0:
         raise ValueError(value)
     return value
+
+
+def _halt(item: Any) -> Entry:
+    """Return a halt or a drain; of one that nobody can have set, nobody knows what it covers."""
+    entry = _entry(item)
+    if entry.mode not in (HALT, DRAIN):
+        raise ValueError(entry.mode)
+    checked(entry.scope)
+    return entry
+
+
+def _quarantine(saga: str, item: Any) -> Entry:
+    entry = _entry(item)
+    if (entry.scope, entry.mode, entry.until) != (saga, QUARANTINE, None):
+        raise ValueError(item)
+    return entry
 
 
 def _entry(item: Any) -> Entry:
