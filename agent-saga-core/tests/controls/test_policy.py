@@ -328,7 +328,7 @@ WRONG = [
     ("[[rules]]\n", "policy.toml", r"rules"),
     ('[[rules]]\nname = "r"\n', "policy.toml", "no condition"),
     ('[[rules]]\nname = "r"\ntol = "x"\n', "policy.toml", "tol"),
-    ('[[rules]]\nname = "r"\ntool = "a*b"\n', "policy.toml", "no pattern"),
+    ('[[rules]]\nname = "r"\ntool = "a*b"\n', "policy.toml", "no tool"),
     ('[[rules]]\nname = "r"\ntool = []\n', "policy.toml", "never holds"),
     ('[[rules]]\nname = "r"\ntool = "x"\nthen = "maybe"\n', "policy.toml", "then"),
     ('[[rules]]\nname = "r"\nexceeds = 5\n', "policy.toml", "names none"),

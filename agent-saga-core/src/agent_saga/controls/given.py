@@ -19,7 +19,7 @@ from agent_saga.controls.humans.names import seen
 from agent_saga.domain.durations import YEAR, seconds, shown
 from agent_saga.errors import ConfigurationError
 
-__all__ = ["YEAR", "flag", "name", "seconds", "several", "shown", "words"]
+__all__ = ["YEAR", "flag", "name", "seconds", "several", "shown", "tool", "words"]
 
 T = TypeVar("T")
 
@@ -42,6 +42,24 @@ def words(what: str, value: object, *, longest: int = 1000) -> str:
 def name(what: str, value: object) -> str:
     """Return the name of somebody or something; raises as `words` does."""
     return words(what, value, longest=200)
+
+
+def tool(what: str, value: object) -> str:
+    """Return the name of a tool, or the beginning of names if it ends in `*`.
+
+    Raises:
+        ConfigurationError: it is neither, so that it would stand for no tool.
+    """
+    pattern = words(what, value, longest=300)
+    if "*" in pattern[:-1]:
+        raise ConfigurationError(
+            f"{what} is {shown(pattern)}, which stands for no tool.",
+            fix="Write a name, or the beginning of names with a * at its end.",
+        )
+    kind, _, rest = pattern.partition(":")
+    if kind == "tool":  # the form of a halt's target, which is none here
+        raise ConfigurationError(f"{what} is {shown(pattern)}.", fix=f"Write {rest or 'a name'}.")
+    return pattern
 
 
 def flag(what: str, value: object) -> bool:

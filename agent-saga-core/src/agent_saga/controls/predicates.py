@@ -33,9 +33,14 @@ def tool_is(name: str) -> Test:
     """Return a predicate: the tool has this name, or a name under the prefix `NAME.*`.
 
     Raises:
-        ConfigurationError: it is no name.
+        ConfigurationError: it is no name, or stands for no tool.
     """
-    name = given.name("The name of a tool", name)
+    name = given.tool("The name of a tool", name)
+    if name.endswith("*") and not name.endswith(".*"):
+        raise ConfigurationError(
+            f"The name of a tool is {given.shown(name)}, which stands for no tool.",
+            fix='Write a name, or "PREFIX.*".',
+        )
     if name.endswith(".*"):
         prefix = name[:-1]
         return _of_tool(lambda view: view.tool.startswith(prefix))

@@ -82,8 +82,8 @@ def check_path(text: str, sources: Container[str]) -> None:
     Raises:
         ConfigurationError: it is no path, or reads something else.
     """
-    root = _root(text)
-    if root is None or root not in sources:
+    root, parts = _parsed(text)
+    if root is None or root not in sources or "" in parts:
         raise ConfigurationError(f"{text!r} is no path that can be read here.")
 
 

@@ -28,6 +28,7 @@ __all__ = ["LIMITS", "SMALL", "BudgetLimit", "Limit", "RateLimit"]
 LIMITS: Final = "limits"
 LONGEST: Final = 10 * 366 * 86_400.0
 _MISSING: Final = object()
+_TAG: Final = "tag:"
 SMALL: Final = 2**53
 """Whole amounts below this are taken as they are."""
 
@@ -98,7 +99,7 @@ class Limit:
         return self.tools is None or any(
             tool == pattern
             or (pattern.endswith("*") and tool.startswith(pattern[:-1]))
-            or (pattern.startswith("tag:") and pattern[4:] in call.tags)
+            or (pattern.startswith(_TAG) and pattern[4:] in call.tags)
             for pattern in self.tools
         )
 
@@ -227,8 +228,20 @@ def _tools(name: str, tools: Iterable[str] | None) -> tuple[str, ...] | None:
     if tools is None:
         return None
     patterns = given.several(f"tools= of the limit {name!r}", tools, str)
-    if not patterns or not all(pattern.strip() for pattern in patterns):
+    if not patterns:
         raise ConfigurationError(
             f"tools= of the limit {name!r} takes names of tools, or beginnings that end in '*'."
         )
-    return patterns
+    return tuple([_tool(name, pattern) for pattern in patterns])
+
+
+def _tool(limit: str, pattern: str) -> str:
+    """Return a pattern that stands for tools; one that stands for none would limit nothing."""
+    if not pattern.startswith(_TAG):
+        return given.tool(f"A tool of the limit {limit!r}", pattern)
+    tag = given.name(f"A tag of the limit {limit!r}", pattern.removeprefix(_TAG))
+    if "*" in tag:
+        raise ConfigurationError(
+            f"A tag of the limit {limit!r} is {given.shown(tag)}.", fix="Name a tag exactly."
+        )
+    return _TAG + tag

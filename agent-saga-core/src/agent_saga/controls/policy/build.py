@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 from agent_saga.controls import predicates as p
 from agent_saga.controls.control import CallView
+from agent_saga.controls.given import name as a_name
 from agent_saga.controls.limits.limit import BudgetLimit, Limit, RateLimit
 from agent_saga.controls.limits.scopes import Scope, by_arg, by_tool, combine
 from agent_saga.controls.policy.form import CompensateForm, LimitForm, RuleForm, ToolForm
@@ -54,7 +55,7 @@ class ToolPolicy:
         self.policy_args: Mapping[str, str] = MappingProxyType(form.policy_args)
         for path in form.policy_args.values():
             check_path(path, _ARGUMENTS)
-        self.tags = frozenset(form.tags)
+        self.tags = frozenset([a_name("a tag of it", tag) for tag in form.tags])
         self.risky_inverse = False
         if self.semantics is ActionSemantics.IRREVERSIBLE and self.compensate is not None:
             raise ConfigurationError("it is IRREVERSIBLE and has an inverse; it cannot be both.")
@@ -148,10 +149,6 @@ def _on_tool(form: RuleForm) -> list[p.Test]:
 def _tool_is(pattern: str) -> p.Test:
     if pattern == "*":
         return lambda _: True
-    if "*" in pattern.removesuffix(".*"):
-        raise ConfigurationError(
-            f"the tool {pattern!r} is no pattern.", fix='Write a name, "PREFIX.*" or "*".'
-        )
     return p.tool_is(pattern)
 
 

@@ -29,7 +29,16 @@ from agent_saga.errors import ConfigurationError
 __all__ = ["parsed", "read_policy"]
 
 LARGEST: Final = 4 * 1024 * 1024
-_YAML_BOOL: Final = "tag:yaml.org,2002:bool"
+_YAML: Final = "tag:yaml.org,2002:"
+_YAML_PLAIN: Final = {
+    "bool": (re.compile(r"(?:true|false)\Z"), "tf"),
+    "int": (re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z"), "-+0123456789"),
+    "float": (
+        re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?\Z"),
+        "-+.0123456789",
+    ),
+}
+"""Booleans and numbers in YAML, as in JSON: a region called `no`, 010 and 1:30 are texts."""
 
 
 def read_policy(path: Path) -> PolicyForm:
@@ -170,12 +179,12 @@ def _yaml(text: str) -> object:
             ]
             return _unique(pairs)
 
-    # Only true and false are booleans: a region called `no` is a text.
     Loader.yaml_implicit_resolvers = {
-        first: [(tag, form) for tag, form in found if tag != _YAML_BOOL]
+        first: [(tag, form) for tag, form in found if tag.removeprefix(_YAML) not in _YAML_PLAIN]
         for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
-    Loader.add_implicit_resolver(_YAML_BOOL, re.compile("true|false"), list("tf"))
+    for kind, (form, first) in _YAML_PLAIN.items():
+        Loader.add_implicit_resolver(_YAML + kind, form, list(first))
     return yaml.load(text, Loader=Loader)  # noqa: S506 - a SafeLoader
 
 
