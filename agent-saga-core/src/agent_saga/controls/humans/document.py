@@ -131,12 +131,20 @@ def state_of(doc: Doc) -> State:
         StateError: the document cannot be understood.
     """
     try:
-        return convert(doc, _Form).state
+        found = convert(doc, _Form)
     except ValidationError as error:
-        raise StateError(
-            f"The document of a request for approval is damaged: {error}.",
-            fix="The call that asked is refused; look who can write the state store.",
-        ) from error
+        raise _damaged(str(error)) from error
+    given = found.decision is not None and not blank(found.decision.by)
+    if found.state in (State.GRANTED, State.USED) and not (given and found.until is not None):
+        raise _damaged("it is approved, and nobody has approved it, or without an end")
+    return found.state
+
+
+def _damaged(how: str) -> StateError:
+    return StateError(
+        f"The document of a request for approval is damaged: {how}.",
+        fix="The call that asked is refused; look who can write the state store.",
+    )
 
 
 def put(doc: Doc | None, asked: Asked, *, now: int) -> tuple[Doc, State]:
