@@ -333,8 +333,10 @@ def test_without_a_terminal_the_answer_is_no(gated, world, stdin, monkeypatch):
 def test_what_a_model_writes_cannot_draw_on_the_terminal():
     shown = io.StringIO()
     console = ConsoleApprovals(stdin=Terminal("n\n"), stdout=shown, approver="ann")
-    console.ask(ApprovalRequest("s", "t", 0, "w", "r", "why", {"note": "\x1b[2J\x1b[H fake"}, b"m"))
-    assert "\x1b" not in shown.getvalue()
+    drawn = "\x1b[2J\x1b[H fake\u202e"
+    console.ask(ApprovalRequest("s", "t", 0, f"w{drawn}", "r", f"why{drawn}", {"to": drawn}, b"m"))
+    for character in "\x1b\u202e":
+        assert character not in shown.getvalue()
 
 
 @pytest.mark.guarantee("GATE-1")

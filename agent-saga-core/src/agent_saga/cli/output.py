@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from agent_saga.domain.printing import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -27,14 +29,6 @@ _LONGEST: Final = 4000
 def counted(number: int, noun: str) -> str:
     """Return a number and its noun, in the plural where there is not just one."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def printable(value: object) -> str:
-    """Return a text on one line, with what does not print as an escape."""
-    text = str(value)
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def say(*lines: str) -> None:

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TextIO
 
 from agent_saga.controls.humans.names import blank, one_of
 from agent_saga.domain.identity import joined
+from agent_saga.domain.printing import printable
 from agent_saga.errors import ApprovalDenied
 from agent_saga.wal.encoding import decode, masked
 
@@ -177,7 +178,7 @@ class ConsoleApprovals:
         stdout = self._stdout or sys.stdout
         shown = json.dumps(request.arguments, indent=2, ensure_ascii=True, default=str)
         stdout.write(
-            f"\nApproval needed: {request.tool}\n  why: {request.reason}\n"
+            f"\nApproval needed: {printable(request.tool)}\n  why: {printable(request.reason)}\n"
             f"  arguments: {shown}\n  id: {request.id}\nApprove? [y/N] "
         )
         stdout.flush()

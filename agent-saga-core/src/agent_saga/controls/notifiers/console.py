@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, TextIO
 
+from agent_saga.domain.printing import printable
+
 if TYPE_CHECKING:
     from agent_saga.controls.humans.notice import Notice
 
@@ -36,9 +38,5 @@ class ConsoleNotifier:
             f"  yes: {notice.command('approve')}",
             f"  no:  {notice.command('deny')}",
         ]
-        stream.write("\n".join(["", *map(_printable, lines), ""]))
+        stream.write("\n".join(["", *map(printable, lines), ""]))
         stream.flush()
-
-
-def _printable(line: str) -> str:
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
