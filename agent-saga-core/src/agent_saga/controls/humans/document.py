@@ -21,12 +21,10 @@ Rules of this part:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from msgspec import Struct, ValidationError, convert
-
+from agent_saga.controls.humans.form import State, state_of
 from agent_saga.controls.humans.names import blank, one_of, person
 from agent_saga.errors import AlreadyDecided, ApprovalError, StateError
 
@@ -45,6 +43,7 @@ __all__ = [
     "put",
     "review",
     "revoke",
+    "state_of",
     "why_not",
 ]
 
@@ -53,16 +52,6 @@ KEPT: Final = 30 * 86_400 * 1_000_000
 """Microseconds for which a request is kept after the last thing that could happen to it."""
 
 _BOUND: Final = ("id", "saga", "step", "gen", "tool", "rule")
-
-
-class State(Enum):
-    """Where a request stands."""
-
-    PENDING = "PENDING"
-    GRANTED = "GRANTED"
-    DENIED = "DENIED"
-    EXPIRED = "EXPIRED"
-    USED = "USED"
 
 
 class Asked(NamedTuple):
@@ -75,6 +64,7 @@ class Asked(NamedTuple):
         approvers: who may decide; everybody who does not ask, when empty.
         signatures: how many keys have to sign; 0 for an answer by name.
         keys: whose signatures count, each person's public key as plain data.
+        clocks: what the clocks said when it was put; see `timing`.
     """
 
     about: Mapping[str, Any]
@@ -83,68 +73,12 @@ class Asked(NamedTuple):
     approvers: Sequence[str] = ()
     signatures: int = 0
     keys: Mapping[str, Any] = MappingProxyType({})
+    clocks: tuple[int, float, str] | None = None
 
 
 def key_of(request: str) -> str:
     """Return the key of a request's document."""
     return PREFIX + request
-
-
-class _Decision(Struct):
-    by: str
-    note: str
-    at: int
-    break_glass: bool
-
-
-class _Form(Struct):
-    """What has to stand in the document of a request."""
-
-    id: str
-    saga: str
-    step: str
-    gen: int
-    tool: str
-    rule: str
-    reason: str
-    arguments: str
-    requesters: list[str]
-    state: State
-    asked: int
-    deadline: int
-    valid: int
-    approvers: list[str]
-    signatures: int
-    keys: dict[str, dict[str, Any]]
-    signed: dict[str, str]
-    level: int
-    decision: _Decision | None
-    until: int | None
-    used: int | None
-    review: str | dict[str, Any] | None
-
-
-def state_of(doc: Doc) -> State:
-    """Return where a request stands.
-
-    Raises:
-        StateError: the document cannot be understood.
-    """
-    try:
-        found = convert(doc, _Form)
-    except ValidationError as error:
-        raise _damaged(str(error)) from error
-    given = found.decision is not None and not blank(found.decision.by)
-    if found.state in (State.GRANTED, State.USED) and not (given and found.until is not None):
-        raise _damaged("it is approved, and nobody has approved it, or without an end")
-    return found.state
-
-
-def _damaged(how: str) -> StateError:
-    return StateError(
-        f"The document of a request for approval is damaged: {how}.",
-        fix="The call that asked is refused; look who can write the state store.",
-    )
 
 
 def put(doc: Doc | None, asked: Asked, *, now: int) -> tuple[Doc, State]:
@@ -187,6 +121,7 @@ def _new(asked: Asked, now: int) -> Doc:
         "until": None,
         "used": None,
         "review": None,
+        "clocks": None if asked.clocks is None else list(asked.clocks),
     }
 
 

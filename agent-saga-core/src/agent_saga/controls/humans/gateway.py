@@ -27,6 +27,7 @@ from agent_saga.controls.humans.notice import Notice, Notifier
 from agent_saga.controls.humans.policy import ApprovalPolicy
 from agent_saga.controls.humans.store import ApprovalStore
 from agent_saga.controls.humans.telling import TELLING, told_in_time
+from agent_saga.controls.humans.timing import time_of
 from agent_saga.controls.humans.waiting import Ear, pause
 from agent_saga.controls.limits.moments import moment
 from agent_saga.domain.commands import quoted
@@ -218,7 +219,8 @@ class ApprovalGateway:
         }
         deadline = now + int(self._seconds * _MICRO)
         valid = int(self.policy.valid_for * _MICRO)
-        return Asked(about, deadline, valid, self.policy.approvers)
+        clocks = moment(self.store.clock)
+        return Asked(about, deadline, valid, self.policy.approvers, clocks=clocks)
 
     def _requesters(self, request: ApprovalRequest) -> list[str]:
         own = (self.requester,) if self.requester else ()
@@ -228,10 +230,10 @@ class ApprovalGateway:
         self, request: str, rule: Callable[[Doc | None, int], tuple[Doc, State]]
     ) -> tuple[Doc, State]:
         """Apply a rule to a request, durably; return its document and where it stands."""
-        key, now = document.key_of(request), self.store.clock.now_us()
+        key, now = document.key_of(request), moment(self.store.clock)
 
         def both(doc: Doc | None) -> tuple[Doc, tuple[Doc, State]]:
-            made, state = rule(doc, now)
+            made, state = rule(doc, time_of(doc, now))
             return made, (made, state)
 
         return await self.store.state.async_transact([key], one(key, both), durable=True)
@@ -251,12 +253,15 @@ class ApprovalGateway:
         return await self.store.state.async_transact([key], rule, durable=True)
 
     def _left(self, doc: Doc) -> float:
-        return float(doc["deadline"] - self.store.clock.now_us()) / _MICRO
+        return float(doc["deadline"] - self._time_of(doc)) / _MICRO
+
+    def _time_of(self, doc: Doc) -> int:
+        return time_of(doc, moment(self.store.clock))
 
     # --- telling people --------------------------------------------------------------------------
 
     def _since(self, doc: Doc) -> float:
-        return float(self.store.clock.now_us() - doc["asked"]) / _MICRO
+        return float(self._time_of(doc) - doc["asked"]) / _MICRO
 
     def _due(self, doc: Doc) -> int | None:
         """Return the next level that has to be told now, or None."""
@@ -325,11 +330,14 @@ class ApprovalGateway:
         """
         if request.covered:
             return self.stands(request)
-        key, now = document.key_of(request.id), self.store.clock.now_us()
+        key, now = document.key_of(request.id), moment(self.store.clock)
         step, generation = request.step, request.generation
-        rule = one(
-            key, lambda doc: document.consume(doc, step=step, generation=generation, now=now)
-        )
+
+        def using(doc: Doc | None) -> tuple[Doc | None, str]:
+            at = time_of(doc, now)
+            return document.consume(doc, step=step, generation=generation, now=at)
+
+        rule = one(key, using)
         return transaction(self.store.state, [key], rule, durable=True)
 
     def stands(self, request: ApprovalRequest) -> Use:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from agent_saga.controls.humans import document, grants
 from agent_saga.controls.humans.grants import MOST_USES, Grant, Offer
 from agent_saga.controls.humans.kept import Kept, escaped, id_of, nobody, note_of
+from agent_saga.controls.humans.timing import time_of
 from agent_saga.controls.limits.moments import moment
 from agent_saga.errors import Ambiguous, NotFound, StateError
 from agent_saga.state.base import one
@@ -166,8 +167,8 @@ class Standing(Kept):
         return Revoked(grant, gone["tool"], gone["by"], len(gone["shares"]))
 
     def _revoke_answer(self, request: str, by: str, note: str) -> Revoked:
-        key, now = document.key_of(request), self.clock.now_us()
-        rule = one(key, lambda doc: document.revoke(doc, by=by, note=note, now=now))
+        key, now = document.key_of(request), moment(self.clock)
+        rule = one(key, lambda doc: document.revoke(doc, by=by, note=note, now=time_of(doc, now)))
         before = self.state.transact([key], rule)
         facts = {name: before[name] for name in ("saga", "step", "gen", "tool", "rule")}
         given = {"granted_by": before["decision"]["by"]}

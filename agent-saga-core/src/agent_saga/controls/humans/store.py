@@ -17,6 +17,8 @@ from agent_saga.controls.humans.kept import escaped, id_of, nobody, note_of
 from agent_saga.controls.humans.keys import challenge_of, key_from
 from agent_saga.controls.humans.names import person
 from agent_saga.controls.humans.standing import Standing
+from agent_saga.controls.humans.timing import time_of
+from agent_saga.controls.limits.moments import moment
 from agent_saga.errors import Ambiguous, ApprovalError, NotFound, StateError
 from agent_saga.state.base import one
 
@@ -50,8 +52,12 @@ class ApprovalStore(Standing):
         Raises:
             StateError: the store cannot be read.
         """
-        now = self.clock.now_us()
-        open_ones = [d for d in self._whole() if document.expire(d, now=now)[1] is State.PENDING]
+        now = moment(self.clock)
+        open_ones = [
+            doc
+            for doc in self._whole()
+            if document.expire(doc, now=time_of(doc, now))[1] is State.PENDING
+        ]
         return sorted(open_ones, key=lambda doc: doc["asked"])
 
     def damaged(self) -> list[str]:
@@ -175,7 +181,7 @@ class ApprovalStore(Standing):
         break_glass: bool = False,
         signed: Mapping[str, str] | None = None,
     ) -> Doc:
-        key, now, remark = document.key_of(id_of(request)), self.clock.now_us(), note_of(note)
+        key, now, remark = document.key_of(id_of(request)), moment(self.clock), note_of(note)
         if approved:
             self._check_asker(key)
         by = escaped(by)
@@ -187,7 +193,7 @@ class ApprovalStore(Standing):
                 approved=approved,
                 by=by,
                 note=remark,
-                now=now,
+                now=time_of(doc, now),
                 break_glass=break_glass,
                 signed=signed,
             )
@@ -206,7 +212,8 @@ class ApprovalStore(Standing):
 
     def _check_asker(self, key: str) -> None:
         doc = self.state.get(key)
-        if doc is None or document.expire(doc, now=self.clock.now_us())[1] is not State.PENDING:
+        now = time_of(doc, moment(self.clock))
+        if doc is None or document.expire(doc, now=now)[1] is not State.PENDING:
             return  # the rules of `document` say what is wrong
         why = self.why_gone(doc)
         if why:

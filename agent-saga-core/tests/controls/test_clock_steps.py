@@ -1,0 +1,148 @@
+"""Somebody moves the clock while a request waits: nobody gets longer, and everybody is told."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from agent_saga import (
+    AgentKit,
+    ApprovalDenied,
+    ApprovalError,
+    ApprovalGateway,
+    ApprovalPolicy,
+    EscalationLevel,
+    PreFlightGate,
+)
+from agent_saga.controls.humans import document
+from agent_saga.controls.humans.document import Asked, State
+from agent_saga.controls.humans.store import ApprovalStore
+from agent_saga.controls.humans.timing import time_of
+from agent_saga.controls.limits.moments import Moment, moment
+from agent_saga.domain.clock import SYSTEM_CLOCK
+from agent_saga.state.base import one
+from agent_saga.state.memory import MemoryStateStore
+
+DAY = 86_400.0
+ABOUT = {
+    "id": "r1",
+    "saga": "s1",
+    "step": "t1",
+    "gen": 0,
+    "tool": "wire",
+    "rule": "irreversible",
+    "reason": "it stands",
+    "arguments": "{}",
+    "requesters": ["agent"],
+}
+
+
+class Clock:
+    """The clocks of a host: time goes by for both, and the wall clock is stepped as well."""
+
+    def __init__(self):
+        self.gone = 0.0
+        self.step = 0.0
+
+    def now_us(self):
+        return 10**15 + int((self.gone + self.step) * 1_000_000)
+
+    def monotonic(self):
+        return 1000.0 + self.gone
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def store(clock):
+    return ApprovalStore(MemoryStateStore(), clock=clock)
+
+
+def asked(store, clock, seconds=600.0):
+    """Put a request whose process then dies: only the store goes on."""
+    now = moment(clock)
+    wanted = Asked(ABOUT, now.wall + int(seconds * 10**6), int(DAY * 10**6), clocks=now)
+    key = document.key_of("r1")
+    store.state.transact([key], one(key, lambda doc: document.put(doc, wanted, now=now.wall)))
+
+
+@pytest.mark.guarantee("APPROVE-1")
+@pytest.mark.parametrize("step", [-DAY, -1.0, 0.0, DAY])
+def test_nobody_answers_after_the_deadline_whatever_the_clock_says(store, clock, step):
+    asked(store, clock)
+    clock.gone, clock.step = 601.0, step
+    assert store.pending() == []
+    with pytest.raises(ApprovalError, match="time to answer"):
+        store.approve("r1", approver="ann")
+
+
+@pytest.mark.guarantee("APPROVE-5")
+@pytest.mark.parametrize("step", [-DAY, 0.0])
+def test_an_answer_lives_no_longer_and_is_given_in_time_whatever_the_clock_says(store, clock, step):
+    asked(store, clock)
+    clock.gone, clock.step = 599.0, step
+    assert store.approve("r1", approver="ann")["state"] == "GRANTED"
+    clock.gone = 599.0 + DAY - 1
+    assert _used(store, clock) == ""
+    (key,) = [key for key, _ in store.state.scan("approval/")]
+    doc = {**store.state.get(key), "state": "GRANTED", "used": None}
+    store.state.transact([key], one(key, lambda _: (doc, None)))
+    clock.gone = 599.0 + DAY + 1
+    assert "lapsed" in _used(store, clock)
+
+
+def _used(store, clock):
+    key, now = document.key_of("r1"), moment(clock)
+
+    def use(doc):
+        return document.consume(doc, step="t1", generation=0, now=time_of(doc, now))
+
+    return store.state.transact([key], one(key, use))
+
+
+def test_a_document_without_its_moment_goes_by_the_wall_clock():
+    doc, _ = document.put(None, Asked(ABOUT, 100, 100), now=50)
+    assert time_of(doc, Moment(99, 10**6, "b")) == 99
+    assert time_of({**doc, "clocks": ["?"]}, Moment(99, 10**6, "b")) == 99
+    assert document.expire(doc, now=99)[1] is State.PENDING
+
+
+class Stepped:
+    """The machine's clocks; the wall clock is put back by a day when a test says so."""
+
+    def __init__(self):
+        self.back = 0
+
+    def now_us(self):
+        return SYSTEM_CLOCK.now_us() - self.back
+
+    def monotonic(self):
+        return SYSTEM_CLOCK.monotonic()
+
+
+def test_a_clock_that_is_put_back_keeps_nobody_from_being_told(world):
+    clock, told = Stepped(), []
+    both = threading.Event()
+
+    class Teller:
+        def notify(self, notice):
+            told.append(notice.level)
+            clock.back = 86_400 * 10**6
+            if notice.level:
+                both.set()
+
+    levels = (EscalationLevel(), EscalationLevel(after_seconds=0.2))
+    policy = ApprovalPolicy(timeout=2, levels=levels)
+    gateway = ApprovalGateway(
+        ApprovalStore(MemoryStateStore(), clock=clock), Teller(), None, policy
+    )
+    kit = AgentKit("stepped", wal="memory:", gate=PreFlightGate(approval_provider=gateway))
+    wire = kit.safe_tool(world.wire, "IRREVERSIBLE", name="wire")
+    with kit.transaction(), pytest.raises(ApprovalDenied, match="in time"):
+        wire(5)
+    assert both.is_set()
+    assert (told, world.amounts) == ([0, 1], [])
