@@ -32,6 +32,7 @@ def time_of(doc: Doc | None, now: Moment) -> int:
         return now.wall
     try:
         gone = Axis(0.0, *put).advanced(now).now
-        return max(now.wall, doc["asked"] + int(gone * 1_000_000))
+        asked: int = doc["asked"]
+        return max(now.wall, asked + int(gone * 1_000_000))
     except (LookupError, TypeError, ValueError, OverflowError):
         return now.wall
