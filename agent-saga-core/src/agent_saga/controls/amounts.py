@@ -16,15 +16,17 @@ import re
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow, Underflow
 from typing import Final, TypeAlias
 
-__all__ = ["DIGITS", "Number", "add", "amount_of", "number_of", "text_of"]
+__all__ = ["DIGITS", "SMALL", "Number", "add", "amount_of", "number_of", "text_of"]
 
 Number: TypeAlias = "int | Decimal"
 
 DIGITS: Final = 40
 """The most digits on either side of the point."""
 
+SMALL: Final = 2**53
+"""Whole numbers below this, on either side of zero, are taken as they are."""
+
 _BOUND: Final = 10**DIGITS
-_QUICK: Final = 2**53
 _WRITTEN: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 _EXACT: Final = Context(
     prec=4 * DIGITS, traps=[Inexact, InvalidOperation, Overflow, Underflow], Emin=-999, Emax=999
@@ -41,7 +43,7 @@ def number_of(value: object) -> Number:
     kind = type(value)
     if kind is int:
         whole: int = value  # type: ignore[assignment]
-        return whole if -_QUICK < whole < _QUICK else _bounded(whole)
+        return whole if -SMALL < whole < SMALL else _bounded(whole)
     if isinstance(value, bool):
         raise TypeError(f"{value!r} is no number")
     if isinstance(value, int):

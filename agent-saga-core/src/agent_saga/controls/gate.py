@@ -234,16 +234,15 @@ class Gate:
         Raises:
             RefusedError: the call is refused.
         """
-        plan = self._plans.get((call.tool, call.tags))
-        if plan is None:
+        try:
+            plan = self._plans[call.tool, call.tags]
+        except KeyError:
             plan = self._planned(call)
-        place = at
         for check in plan[at:] if at else plan:
             wait = check(call)
             if wait is not None:
-                wait.at = place
+                wait.at = plan.index(check, at)
                 return wait
-            place += 1
         if call.semantics is _IRREVERSIBLE or call.asks is not None or call.risky_inverse:
             return self._asking(call)
         return None

@@ -70,6 +70,9 @@ def arg_exceeds(arg: str, limit: float | str | Decimal) -> Test:
         raise ConfigurationError(f"The limit of {arg!r} is no finite number: {limit!r}.") from error
 
     def exceeds(view: CallView) -> bool:
+        value = view.arguments.get(arg, _ABSENT)
+        if type(value) is int:  # as most are; compared exactly, however large
+            return value > bound
         value = _argument(view, arg)
         return value is not _ABSENT and number_of(value) > bound
 

@@ -116,13 +116,12 @@ class Breaker(Control):
         self.policy = policy
         shared = store is not None or around.wal.capabilities.survives_kill
         self._store = store or (around.store() if shared else MemoryStateStore())
-        self._refresh = REFRESH if shared else None
         self._wal = wal if wal is not None else around.wal
         own = around.wal.address
         self._log = own if store is None and own.startswith("file:") else ""
         self._clock = clock
         self._tools: dict[str, Counts] = {}
-        self._due = -math.inf
+        self._due = -math.inf if shared else math.inf  # when to look what others did
         self.restart_in_child()
         restart_after_fork(self)
 
@@ -138,11 +137,10 @@ class Breaker(Control):
         Raises:
             CircuitOpen: the tool failed too often.
         """
-        if self._refresh is not None:
-            now = self._clock.monotonic()
-            if now >= self._due:
-                self._due = now + self._refresh
-                return Wait(reading(self._store, KEY), partial(self._learnt, call))
+        now = self._clock.monotonic()
+        if now >= self._due:
+            self._due = now + REFRESH
+            return Wait(reading(self._store, KEY), partial(self._learnt, call))
         counts = self._tools.get(call.tool)
         return None if counts is None else self._judged(call, counts)
 

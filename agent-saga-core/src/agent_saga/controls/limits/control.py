@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from agent_saga.controls.amounts import Number
+from agent_saga.controls.amounts import SMALL, Number
 from agent_saga.controls.control import CallView, Control, Judge, Use, Wait
-from agent_saga.controls.limits.limit import LIMITS, SMALL, Limit
+from agent_saga.controls.limits.limit import LIMITS, Limit
 from agent_saga.controls.limits.memory import MemoryLimitStore
 from agent_saga.controls.limits.scopes import by_tool
 from agent_saga.controls.limits.shared import LimitStore
@@ -33,8 +33,21 @@ __all__ = ["MemoryLimits", "SharedLimits", "Want", "limits_control"]
 
 S = TypeVar("S", MemoryLimitStore, LimitStore)
 Want: TypeAlias = tuple[Limit, str, Number]
-Policing: TypeAlias = tuple[Limit, str | None]
-"""A limit of a tool, and its scope; None where that depends on the call."""
+Reading: TypeAlias = tuple[int, Limit, str | None]
+"""A limit that reads an argument: its place, itself, and its scope if the tool decides that."""
+
+
+class Wanted(NamedTuple):
+    """What the calls of a tool want of the limits that police it, as far as the tool decides it.
+
+    Attributes:
+        fixed: what is wanted of each limit; None where that depends on the call.
+        read: the arguments that are read, each with the limits that read it; None as an argument
+            where only the scope depends on the call.
+    """
+
+    fixed: tuple[Want | None, ...]
+    read: tuple[tuple[str | None, tuple[Reading, ...]], ...]
 
 
 def limits_control(limits: Sequence[Limit], store: MemoryLimitStore | LimitStore) -> Control:
@@ -44,9 +57,19 @@ def limits_control(limits: Sequence[Limit], store: MemoryLimitStore | LimitStore
     return SharedLimits(limits, store)
 
 
-def policing(limits: Sequence[Limit], call: CallView) -> tuple[Policing, ...]:
-    """Return the limits that police a call's tool, and each one's scope where the tool decides."""
-    return tuple([(limit, _scope_of_tool(limit, call)) for limit in limits if limit.polices(call)])
+def wanted_of(limits: Sequence[Limit], call: CallView) -> Wanted:
+    """Lay out what the calls of a call's tool want of these limits."""
+    fixed: list[Want | None] = []
+    read: dict[str | None, list[Reading]] = {}
+    for limit in limits:
+        if limit.polices(call):
+            scope = _scope_of_tool(limit, call)
+            if limit.arg is None and scope is not None:
+                fixed.append((limit, scope, 1))
+            else:
+                read.setdefault(limit.arg, []).append((len(fixed), limit, scope))
+                fixed.append(None)
+    return Wanted(tuple(fixed), tuple([(arg, tuple(of)) for arg, of in read.items()]))
 
 
 def _scope_of_tool(limit: Limit, call: CallView) -> str | None:
@@ -54,22 +77,30 @@ def _scope_of_tool(limit: Limit, call: CallView) -> str | None:
     return limit.scope_of(call) if decided else None
 
 
-def wants(limits: Sequence[Policing], call: CallView) -> list[Want]:
+def wants(wanted: Wanted, call: CallView) -> Sequence[Want]:
     """Return what a call wants of each limit that polices its tool.
 
     Raises:
         RefusedError: it cannot be told.
     """
-    found: list[Want] = []
-    arguments = call.arguments
-    for limit, scope in limits:
-        amount = 1 if limit.arg is None else arguments.get(limit.arg)
-        if type(amount) is not int or not 0 <= amount < SMALL:  # most amounts are whole and small
-            amount = limit.asked_of(call)
-            if amount is None:
-                continue
-        found.append((limit, limit.scope_of(call) if scope is None else scope, amount))
-    return found
+    found: list[Any] = list(wanted.fixed)
+    arguments: Mapping[str | None, Any] = call.arguments  # type: ignore[assignment]
+    for arg, limits in wanted.read:
+        amount = arguments.get(arg)  # nothing has the name None
+        if type(amount) is not int or not 0 <= amount < SMALL:
+            _read_closely(found, limits, call)
+            continue
+        for at, limit, scope in limits:  # most amounts are whole and small
+            found[at] = limit, limit.scope_of(call) if scope is None else scope, amount
+    return [one for one in found if one is not None] if None in found else found
+
+
+def _read_closely(found: list[Want | None], limits: Sequence[Reading], call: CallView) -> None:
+    """Add what a call wants of limits whose argument is no small whole number, or not there."""
+    for at, limit, scope in limits:
+        amount = limit.asked_of(call)
+        if amount is not None:
+            found[at] = limit, limit.scope_of(call) if scope is None else scope, amount
 
 
 def refuse_or_ask(call: CallView, overs: Sequence[Over]) -> None:
@@ -102,30 +133,30 @@ class _Limits(Control, Generic[S]):
 
     def check(self, call: CallView) -> Wait | None:
         """Take what the call wants, all of it or nothing."""
-        return self._judged(policing(self.limits, call), call)
+        return self._judged(wanted_of(self.limits, call), call)
 
     def planned(self, call: CallView) -> Judge | None:
         """Leave out the limits that do not police this tool."""
-        limits = policing(self.limits, call)
-        return partial(self._judged, limits) if limits else None
+        wanted = wanted_of(self.limits, call)
+        return partial(self._judged, wanted) if wanted.fixed else None
 
-    def _judged(self, limits: Sequence[Policing], call: CallView) -> Wait | None:
-        """Take what the call wants of these limits, or refuse it."""
+    def _judged(self, wanted: Wanted, call: CallView) -> Wait | None:
+        """Take what the call wants of its limits, or refuse it."""
         raise NotImplementedError
 
 
 class MemoryLimits(_Limits[MemoryLimitStore]):
     """Limits whose counts live in this process."""
 
-    def _judged(self, limits: Sequence[Policing], call: CallView) -> None:
+    def _judged(self, wanted: Wanted, call: CallView) -> None:
         if call.repeated or (call.held is not None and LIMITS in call.held):
             return
-        asked = wants(limits, call)
-        if not asked:
-            return
+        asked = wants(wanted, call)
         taken, overs = self.store.take(asked, call.approved)
         if overs:
             refuse_or_ask(call, overs)
+        elif call.held is None:
+            call.held = {LIMITS: taken}
         else:
             call.hold(LIMITS, taken)
 
@@ -139,10 +170,10 @@ class MemoryLimits(_Limits[MemoryLimitStore]):
 class SharedLimits(_Limits[LimitStore]):
     """Limits whose counts lie in a state store."""
 
-    def _judged(self, limits: Sequence[Policing], call: CallView) -> Wait | None:
+    def _judged(self, wanted: Wanted, call: CallView) -> Wait | None:
         if call.repeated or (call.held is not None and LIMITS in call.held):
             return None
-        asked = wants(limits, call)
+        asked = wants(wanted, call)
         if not asked:
             return None
         leased = self.store.from_leases(call, asked)

@@ -23,14 +23,12 @@ from agent_saga.controls.limits.scopes import Scope
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.errors import ConfigurationError, RefusedError
 
-__all__ = ["LIMITS", "SMALL", "BudgetLimit", "Limit", "RateLimit"]
+__all__ = ["LIMITS", "BudgetLimit", "Limit", "RateLimit"]
 
 LIMITS: Final = "limits"
 LONGEST: Final = 10 * 366 * 86_400.0
 _MISSING: Final = object()
 _TAG: Final = "tag:"
-SMALL: Final = 2**53
-"""Whole amounts below this are taken as they are."""
 
 
 class Limit:

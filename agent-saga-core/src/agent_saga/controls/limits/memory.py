@@ -23,7 +23,7 @@ from typing import TypeAlias
 from agent_saga.controls.amounts import Number, add
 from agent_saga.controls.limits.limit import Limit
 from agent_saga.controls.limits.usage import Over, Usage, over
-from agent_saga.controls.limits.window import MERGED, Window
+from agent_saga.controls.limits.window import MERGED, Window, negative
 from agent_saga.wal.os_port import restart_after_fork
 
 __all__ = ["MemoryLimitStore", "Taken"]
@@ -36,32 +36,58 @@ Taken: TypeAlias = tuple[Window, int, Number]
 class _Counted(Window):
     """The count of one scope of the limits of one name.
 
+    What joins the newest entry of a busy count is added to the total only; before anything else is
+    done with the count, the entry is made to say so too.
+
     Attributes:
         limit: the one of them with the longest window.
         joins_until: before this time, a whole amount may join the newest entry.
+        newest, last: that entry's name, and when something joined it.
+        others: what the other entries add up to.
     """
 
-    __slots__ = ("joins_until", "limit")
+    __slots__ = ("joins_until", "last", "limit", "newest", "others")
 
     def __init__(self, limit: Limit) -> None:
         super().__init__()
         self.limit = limit
         self.joins_until = -inf
-
-    def join(self, amount: int, now: float) -> int:
-        """Count a whole amount in the newest entry, and return the name of that."""
-        self.total += amount
-        self.ends[-1] = now
-        self.amounts[-1] += amount
-        return self.base + len(self.ends) - 1
+        self.newest = 0
+        self.last = -inf
+        self.others: Number = 0
 
     def take(self, amount: Number, length: float, now: float) -> int:
         """Count an amount, and return the name of its entry."""
-        entry = super().take(amount, length, now)
+        self.newest = super().take(amount, length, now)
         whole = type(self.total) is int  # and so is every amount in it
         busy = whole and len(self.ends) >= MERGED
         self.joins_until = self.start + length / MERGED if busy else -inf
-        return entry
+        self._told()
+        return self.newest
+
+    def prune(self, length: float, now: float) -> None:
+        """Forget what has left the window."""
+        self._tell()
+        super().prune(length, now)
+        self._told()
+
+    def give_back(self, entry: int, amount: Number) -> None:
+        """Take an amount out of an entry again, unless that has left the window."""
+        self._tell()
+        super().give_back(entry, amount)
+        self._told()
+
+    def _tell(self) -> None:
+        """Have the newest entry say what has joined it."""
+        if self.ends:
+            self.ends[-1] = self.last
+            self.amounts[-1] = add(self.total, negative(self.others))
+
+    def _told(self) -> None:
+        """Note what the newest entry says."""
+        if self.ends:
+            self.last = self.ends[-1]
+            self.others = add(self.total, negative(self.amounts[-1]))
 
 
 class MemoryLimitStore:
@@ -97,14 +123,19 @@ class MemoryLimitStore:
         overs: list[Over] = []
         with self._lock:
             now = self._now()
-            if len(windows) >= self._sweep_at:
-                self._sweep(now)
             for limit, scope, amount in wants:
-                window = windows.get((limit.name, scope)) or self._new(limit, scope)
-                joins = now < window.joins_until and window.limit is limit
-                if joins and type(amount) is int and window.total + amount <= limit.most:
-                    taken.append((window, window.join(amount, now), amount))
-                elif self._fits(window, limit, amount, now) or limit.name in forced:
+                try:
+                    window = windows[limit.name, scope]
+                except KeyError:
+                    window = self._new(limit, scope, now)
+                if now < window.joins_until and window.limit is limit and type(amount) is int:
+                    total = window.total + amount
+                    if total <= limit.most:
+                        window.total = total
+                        window.last = now
+                        taken.append((window, window.newest, amount))
+                        continue
+                if self._fits(window, limit, amount, now) or limit.name in forced:
                     taken.append((window, window.take(amount, window.limit.window, now), amount))
                 else:
                     overs.append(over(limit, scope, amount, window, now))
@@ -145,7 +176,9 @@ class MemoryLimitStore:
                 found.append(used)
             return found
 
-    def _new(self, limit: Limit, scope: str) -> _Counted:
+    def _new(self, limit: Limit, scope: str, now: float) -> _Counted:
+        if len(self._windows) >= self._sweep_at:
+            self._sweep(now)
         window = self._windows[limit.name, scope] = _Counted(limit)
         return window
 

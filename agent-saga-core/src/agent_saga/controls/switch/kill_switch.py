@@ -113,7 +113,9 @@ class KillSwitch(Acting, Control):
             Quarantined: its saga is quarantined.
         """
         known, now = self._known, time.monotonic()
-        if known is None or self._old(known, now) or self._moved(known, now):
+        if known is None or (now - known.at > REREAD and self._due(known, now)):
+            return self._asking(call)
+        if self._moved(known, now):
             return self._asking(call)
         if known.some:
             self._judge(call, known.switches)
@@ -126,7 +128,7 @@ class KillSwitch(Acting, Control):
         milliseconds: whoever halts after the look finds them among those in flight.
         """
         known, now = self._known, time.monotonic()
-        if known is None or self._old(known, now):
+        if known is None or (now - known.at > REREAD and self._due(known, now)):
             return self._asking(call)
         served = call.announced <= self._looked_at and now - self._looked_at < _LOOK_SERVES
         if not served and self._moved(known, now):
@@ -138,7 +140,7 @@ class KillSwitch(Acting, Control):
     def calm(self, *, look: bool) -> bool:
         """Say that nothing is halted, as was read last; `look` also at whether that still holds."""
         known, now = self._known, time.monotonic()
-        if known is None or known.some or self._old(known, now):
+        if known is None or known.some or (now - known.at > REREAD and self._due(known, now)):
             return False
         return not (look and self._moved(known, now))
 
@@ -157,7 +159,9 @@ class KillSwitch(Acting, Control):
         leaves it to recovery.
         """
         known, now = self._known, time.monotonic()
-        if known is None or self._old(known, now) or self._moved(known, now):
+        if known is None or (now - known.at > REREAD and self._due(known, now)):
+            return self._asking_for(saga)
+        if self._moved(known, now):
             return self._asking_for(saga)
         self._undone(saga, known.switches)
         return None
@@ -190,15 +194,12 @@ class KillSwitch(Acting, Control):
         wal = self._wal if self._store is None else self._store.wal or self._wal
         return wal.address if wal is not None and wal.address.startswith("file:") else ""
 
-    def _old(self, known: _Known, now: float) -> bool:
-        """Say whether a step has to read the document although nobody rang.
+    def _due(self, known: _Known, now: float) -> bool:
+        """Say whether a step has to read a document that is old, although nobody rang.
 
         One step's reading serves all that come while it lasts, unless it lasts long.
         """
-        age = now - known.at
-        if age <= REREAD:
-            return False
-        if age <= REREAD + READING and now < self._read_until:
+        if now - known.at <= REREAD + READING and now < self._read_until:
             return False
         self._read_until = now + READING
         return True
