@@ -22,7 +22,8 @@ from agent_saga import (
     semantics_is,
     tool_is,
 )
-from agent_saga.controls.gate import IRREVERSIBLE_RULE
+from agent_saga.controls.control import Control, Evaluate, Wait
+from agent_saga.controls.gate import IRREVERSIBLE_RULE, Gate
 
 
 def view(tool="wire", semantics="COMPENSABLE", named=True, **arguments):
@@ -303,3 +304,24 @@ def test_an_argument_without_a_state_may_pass_rules(gated, world):
     with kit.transaction():
         tool(object())
     assert world.amounts == [1]
+
+
+class Twice(Control):
+    """Waits at each of its places."""
+
+    name = "twice"
+
+    def check(self, call):
+        return Wait(Evaluate(bool, (), False, None, "nothing"), lambda answer, error: None)
+
+
+def test_a_control_that_stands_in_two_places_waits_in_both():
+    control = Twice()
+    gate = Gate((control, control))
+    call = CallView("wire", ActionSemantics.REVERSIBLE, {}, frozenset())
+    places = []
+    wait = gate.judge(call)
+    while wait is not None:
+        places.append(wait.at)
+        wait = gate.judge(call, wait.at + 1)
+    assert places == [0, 1]

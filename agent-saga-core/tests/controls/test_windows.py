@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from decimal import Decimal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_saga.controls.amounts import add, amount_of, number_of, text_of
+from agent_saga.controls.amounts import Number, add, amount_of, number_of, text_of
 from agent_saga.controls.limits.count import Count
 from agent_saga.controls.limits.limit import BudgetLimit
-from agent_saga.controls.limits.memory import MemoryLimitStore
+from agent_saga.controls.limits.memory import MemoryLimitStore, Taken
 from agent_saga.controls.limits.moments import Axis, Moment
 from agent_saga.controls.limits.window import MERGED, Window
 from agent_saga.state.document import decode, encode
@@ -84,6 +85,31 @@ def test_limits_in_memory_let_through_all_or_nothing_and_never_too_much(calls, c
     counted = {one.limit: one.used for one in store.usage()}
     assert counted == ({name: window.total for name, window in windows.items()} if calls else {})
     assert most_in_any_window(taken) <= cap
+
+
+@pytest.mark.guarantee("LIMIT-4")
+@pytest.mark.parametrize("seed", range(20))
+def test_a_busy_count_forgets_nothing_early_and_little_late(seed):
+    """Of a count that much joins, some of which is handed back long after."""
+    now, chance = 0.0, random.Random(seed)
+    held: list[tuple[float, Number, list[Taken]]] = []
+    store = MemoryLimitStore(monotonic=lambda: now)
+    limit = BudgetLimit("spend", "amount", 400, LENGTH)
+    for number in range(400):
+        now += chance.choice([0, 0.1, 1, LENGTH / 20, LENGTH if number % 90 == 89 else 0.5])
+        amount = chance.choice([0, 1, 2, 30, Decimal("0.5") if seed % 2 and number > 200 else 7])
+        taken, overs = store.take([(limit, "", amount)], frozenset())
+        held += [] if overs else [(now, amount, taken)]
+        if overs or chance.random() < 0.05:
+            used = overs[0].used if overs else sum(one.used for one in store.usage())
+            within, late = (
+                sum(Decimal(amount) for at, amount, _ in held if at + length > now)
+                for length in (LENGTH, LENGTH * (1 + 1 / MERGED))
+            )
+            assert within <= used <= late
+        if held and chance.random() < 0.2:  # some call of before did not start
+            store.give_back(held.pop(chance.randrange(len(held)))[2])
+    assert most_in_any_window([(at, amount) for at, amount, _ in held]) <= 400
 
 
 @given(traffic)
