@@ -110,7 +110,10 @@ def write_log(path: Path, records: int) -> None:
     salts = Salts()
     out = (folder / segment_name(number)).open("wb")
     for entries in _batches(records):
-        lines, chain = stamped(entries, chain, chain[0], salts)
+        mark, lines = chain[0], []
+        for entry in entries:
+            line, chain = stamped(entry, chain, mark, salts)
+            lines.append(line)
         data = b"".join(lines)
         if size + len(data) > segment_size(number):
             out.close()

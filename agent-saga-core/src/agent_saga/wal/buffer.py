@@ -66,14 +66,14 @@ class Buffer:
         sizes: told again for every segment: how many bytes of lines it takes.
 
     Attributes:
-        backlog: about how many bytes were appended and are not yet durable.
+        bytes_in: about how many bytes were appended.
+        bytes_durable: about how many of them are durable.
         carried: the highest watermark that a stamped line carries.
         observing: whether appended entries are kept until they are durable, for observers.
     """
 
     __slots__ = (
-        "_bytes_in",
-        "_left",
+        "_full_at",
         "_salts",
         "_seals",
         "_sizes",
@@ -81,7 +81,8 @@ class Buffer:
         "_syncing",
         "_tail",
         "_undurable",
-        "backlog",
+        "bytes_durable",
+        "bytes_in",
         "carried",
         "observing",
     )
@@ -90,11 +91,11 @@ class Buffer:
         self, chain: Chain = _NOTHING, sizes: Callable[[], int] = lambda: _ENDLESS
     ) -> None:
         self._sizes = sizes
-        self._left = sizes()
+        self._full_at = sizes()
         self._tail: _Tail = (None, chain, [])
-        self._bytes_in = self._stamped = self._syncing = self.backlog = 0
+        self.bytes_in = self.bytes_durable = self._stamped = self._syncing = 0
         self._salts = Salts()
-        self._seals = 0
+        self._seals = False
         self._undurable: deque[Durable] = deque()
         self.carried = 0
         self.observing = False
@@ -105,28 +106,32 @@ class Buffer:
         _, chain, waiting = self._tail
         return chain[0] + len(waiting)
 
+    @property
+    def backlog(self) -> int:
+        """About how many bytes were appended and are not yet durable."""
+        return self.bytes_in - self.bytes_durable
+
     def put(self, entry: Entry) -> int:
         """Add an entry, behind the end of its segment if that is full; returns its sequence."""
-        size = _OVERHEAD + len(entry[6])
-        self._left -= size
-        if self._left < 0:
-            self._put_seal(entry[0])
-            self._left = self._sizes() - size
+        end = self.bytes_in + _OVERHEAD + len(entry[6])
+        if end > self._full_at:
+            end += self._put_seal(entry[0])
         _, chain, waiting = self._tail
         waiting.append(entry)
-        self._bytes_in += size
-        self.backlog += size
-        seq = chain[0] + len(waiting)
+        self.bytes_in = end
         if self.observing:
-            self._undurable.append((seq, entry))
-        return seq
+            self._undurable.append((self.seq, entry))
+        return chain[0] + len(waiting)
 
-    def _put_seal(self, time: int) -> None:
-        """Add the record that ends a segment."""
+    def _put_seal(self, time: int) -> int:
+        """Add the record that ends a segment, and begin the next; returns what it adds."""
         seal = own_entry(time, Ev.SEGMENT_SEAL, {"last": self.seq})
-        self._left = _OVERHEAD + len(seal[6])
-        self._seals += 1
+        size = _OVERHEAD + len(seal[6])
+        self._full_at = self.bytes_in + size
+        self._seals = True  # first: it only has the next stamping look for one
         self.put(seal)
+        self._full_at = self.bytes_in + self._sizes()
+        return size
 
     def stamp(self, mark: int) -> Batch | None:
         """The batch to write next, at most up to a seal; None when nothing waits.
@@ -137,21 +142,35 @@ class Buffer:
         batch, chain, waiting = self._tail
         if batch is not None or not waiting:
             return batch
-        entries = self._up_to_seal(waiting) if self._seals else waiting
-        lines, chain = stamped(entries, chain, mark, self._salts)
-        count = len(lines)
-        seals = self._seals > 0 and entries[-1][1] == Ev.SEGMENT_SEAL
-        self._tail = (Batch(b"".join(lines), count, chain[0], seals), chain, waiting[count:])
-        self._seals -= seals
+        if len(waiting) > 1 or self._seals:
+            batch, chain, waiting = self._stamp_many(chain, waiting, mark)
+        else:
+            line, chain = stamped(waiting[0], chain, mark, self._salts)
+            batch, waiting = Batch(line, 1, chain[0], False), []
+        self._tail = (batch, chain, waiting)
         self.carried = mark
-        self._stamped = self._bytes_in
-        return self._tail[0]
+        self._stamped = self.bytes_in
+        return batch
 
-    def _up_to_seal(self, waiting: list[Entry]) -> list[Entry]:
+    def _stamp_many(
+        self, chain: Chain, waiting: list[Entry], mark: int
+    ) -> tuple[Batch, Chain, list[Entry]]:
+        """The tail that is made by stamping up to the first record that ends a segment."""
+        count = self._to_seal(waiting) if self._seals else 0
+        salts, lines = self._salts, []
+        for entry in waiting[:count] if count else waiting:
+            line, chain = stamped(entry, chain, mark, salts)
+            lines.append(line)
+        batch = Batch(b"".join(lines), len(lines), chain[0], count > 0)
+        return batch, chain, waiting[len(lines) :]
+
+    def _to_seal(self, waiting: list[Entry]) -> int:
+        """How many entries stand up to the first one that ends a segment; 0 when none does."""
         for count, entry in enumerate(waiting, 1):
             if entry[1] == Ev.SEGMENT_SEAL:
-                return waiting[:count]
-        return waiting
+                return count
+        self._seals = False
+        return 0
 
     def written(self) -> bool:
         """Note that the stamped batch is written; whether more waits."""
@@ -165,8 +184,9 @@ class Buffer:
 
     def durable(self, seq: int) -> list[Durable]:
         """Note that everything up to `seq` is durable; returns what observers are told."""
-        self.backlog = self._bytes_in - self._syncing
-        told = []
-        while self._undurable and self._undurable[0][0] <= seq:
-            told.append(self._undurable.popleft())
+        self.bytes_durable = self._syncing
+        told: list[Durable] = []
+        undurable = self._undurable
+        while undurable and undurable[0][0] <= seq:
+            told.append(undurable.popleft())
         return told

@@ -43,7 +43,7 @@ class Draining(Intake):
         self._io = threading.Lock()
         self._turns: dict[asyncio.AbstractEventLoop, Turns] = {}
         self._flusher = Worker("agent-saga-wal-flusher", self._work, self._mark)
-        self._syncing = False
+        self._target = 0
 
     # --- what a backend gives ---------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ class Draining(Intake):
         Repeating an interrupted drain writes the same bytes to the same place.
         """
         # The first try costs half of one with a bound, and nearly always succeeds.
-        if not self._io.acquire(blocking=False) and not self._io.acquire(timeout=self.stall_after):
+        if not self._io.acquire(False) and not self._io.acquire(timeout=self.stall_after):
             raise stalled(self.stall_after)
         try:
             self._drain()
@@ -105,14 +105,13 @@ class Draining(Intake):
     def _drain(self) -> None:
         """Write batch by batch; io lock held."""
         buffer = self._buffer
-        more = True
-        while more:
+        while True:
             with self._lock:
                 if self._cause is not None:
                     raise poisoned(self._cause)
                 batch = buffer.stamp(self.synced)
             if batch is None:
-                return
+                break
             try:
                 self._write(batch)
             except WALError:
@@ -121,13 +120,14 @@ class Draining(Intake):
                 self._poison(error)
                 raise poisoned(error) from error
             self.written = batch.last  # first: an interruption here has the batch written again
-            more = buffer.written()
             counters = self.counters
             counters.writes += 1
-            counters.records += batch.records
+            counters.records = batch.last
             counters.bytes += len(batch.data)
-            if buffer.backlog > self.max_unsynced // 4:
-                self._much_written()
+            if not buffer.written():
+                break
+        if buffer.backlog > self.max_unsynced // 4:
+            self._much_written()
 
     def out_future(self, seq: int, loop: asyncio.AbstractEventLoop) -> Future | None:
         """Wait until a record is with the operating system; one write per loop turn serves all.
@@ -217,7 +217,7 @@ class Draining(Intake):
         if loop is not None and not self.syncs_inline:
             turns = self._turns.get(loop) or self._new_turns(loop)
         crowded = turns is not None and turns.crowded
-        alone = not (crowded or self._flusher.kicked or self._syncing)
+        alone = not (crowded or self._target or self._flusher.kicked)
         if alone:
             self.drain()
         if sync and turns is not None:

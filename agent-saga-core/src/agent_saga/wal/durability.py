@@ -24,7 +24,15 @@ from agent_saga.observe.metrics import BARRIER_WAIT, POISONED_WRITERS, process_m
 from agent_saga.wal.buffer import Durable, own_entry
 from agent_saga.wal.draining import Draining
 from agent_saga.wal.intake import now_us
-from agent_saga.wal.waiters import Future, Waiters, failed_future, poisoned, release, stalled
+from agent_saga.wal.waiters import (
+    Future,
+    Waiters,
+    failed_future,
+    first_came,
+    poisoned,
+    release,
+    stalled,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +42,7 @@ __all__ = ["Durability"]
 _EVERYTHING: Final = 2**63
 
 _log = logger("agent_saga.wal")
+_metrics: Final = process_metrics()
 
 
 class Durability(Draining):
@@ -46,7 +55,6 @@ class Durability(Draining):
     def _reset(self) -> None:
         super()._reset()
         self._waiters = Waiters(self._lock, self.stall_after)
-        self._target = 0
         self.synced_at = 0.0
 
     # --- what a backend gives ---------------------------------------------------------------------
@@ -64,13 +72,12 @@ class Durability(Draining):
         """
         if self.syncs_inline:
             self._drain_quietly()
-        elif not self._flusher.kicked:
+        else:
             self._want(self._buffer.seq)
 
     def _want(self, seq: int) -> None:
         """Have a sync cover `seq`: the one in flight if it does, else another."""
-        covered = self.synced >= seq or (self._syncing and self._target >= seq)
-        if self._cause is None and not covered:
+        if self._target < seq and self.synced < seq and self._cause is None:
             self._flusher.kick()
 
     def durable_future(self, seq: int, loop: asyncio.AbstractEventLoop) -> Future | None:
@@ -91,10 +98,13 @@ class Durability(Draining):
                 return None
             if self._cause is not None:
                 return failed_future(loop, poisoned(self._cause))
-            future = self._waiters.add_future(seq, loop)
             turns = self._turns.get(loop) or self._new_turns(loop)
+            future = self._waiters.add_future(seq, turns)
             if turns.ask():
-                self._want(self._buffer.seq if turns.take_along() else seq)
+                if turns.take_along():
+                    seq = self._buffer.seq
+                if self._target < seq:
+                    self._flusher.kick()
             return future
 
     def wait_durable(self, seq: int, timeout: float | None = None) -> None:
@@ -160,18 +170,15 @@ class Durability(Draining):
     def _work(self) -> float | None:
         """One sync: write what waits, make it durable, let its waiters go on."""
         try:
-            with self._lock:
-                self._target = self._buffer.seq
-                self._syncing = True
+            self._target = self._buffer.seq
             with self._io:
                 self._drain()
-            with self._lock:
                 self._target = self.written
                 self._buffer.syncing()
             self._sync(self._target)
         except WALError as error:
             _log.warning("A sync of the log %s did not take place: %s", self.address, error)
-            self._syncing = False
+            self._target = 0
             return None
         except BaseException as error:
             self._poison(error)
@@ -183,21 +190,16 @@ class Durability(Draining):
     def _settle(self, seq: int) -> None:
         """Everything up to `seq` is durable: tell whoever waits, then the observers."""
         with self._lock:
-            self._syncing = False
+            self._target = 0
             self.synced_at = time.monotonic()
             self.synced = max(self.synced, seq)
             ready = self._waiters.take(self.synced)
             told = self._buffer.durable(self.synced)
-        release(ready, None, self._woken)
         if ready:
-            process_metrics().wait(BARRIER_WAIT, self.synced_at - ready[0][1])  # who came first
+            release(ready, None)  # first: what follows is over before a thread has woken
+            _metrics.wait(BARRIER_WAIT, self.synced_at - first_came(ready))
         if told:
             self._tell(told)
-
-    def _woken(self, loop: asyncio.AbstractEventLoop) -> None:
-        turns = self._turns.get(loop)
-        if turns is not None:
-            turns.woken()
 
     def _tell(self, told: list[Durable]) -> None:
         for observer in self._observers:
@@ -230,11 +232,11 @@ class Durability(Draining):
         with self._lock:
             if self._cause is None:
                 self._cause = error
-            self._syncing = False
+            self._target = 0
             waiting = self._waiters.take(_EVERYTHING)
-        process_metrics().count(POISONED_WRITERS)
+        _metrics.count(POISONED_WRITERS)
         _log.error("The log %s cannot write any more: %r", self.address, error)
-        release(waiting, error, self._woken)
+        release(waiting, error)
 
     def _drain_quietly(self) -> None:
         """Drain for somebody who is told of errors in another way."""

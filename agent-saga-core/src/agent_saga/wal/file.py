@@ -153,14 +153,11 @@ class FileWAL(BaseWAL):
             segments.room_for_intent()
 
     def _write(self, batch: Batch) -> None:
-        segments = self._segments or self._open_segments()
-        segments.write(batch.data, batch.last)
-        if batch.seals:
-            segments.seal()
+        (self._segments or self._open_segments()).write(batch)
 
     def _sync(self, target: int) -> None:
         del target
-        self._open_segments().sync()
+        (self._segments or self._open_segments()).sync()
 
     def _open_segments(self) -> Segments:
         if self._segments is None:

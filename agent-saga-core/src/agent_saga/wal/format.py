@@ -51,6 +51,9 @@ Entry = tuple[int, str, str, int, str, int, Fragment]
 Chain = tuple[int, bytes]
 """Where a writer's chain stands: the last sequence and its hash."""
 
+_PAYLOAD: Final = 6
+"""Where the payload stands in an entry; what stands before it belongs to the envelope."""
+
 _SALT: Final = 16
 _SALTS: Final = 64
 _CUT: Final = struct.Struct(f"{_SALT}s" * _SALTS).unpack
@@ -165,44 +168,38 @@ class _Envelope(msgspec.Struct, gc=False, omit_defaults=True):
     g: int = 0
 
 
-def stamped(
-    entries: list[Entry], chain: Chain, mark: int, salts: Salts
-) -> tuple[list[bytes], Chain]:
-    """Give entries their sequence, watermark, salt and hash.
+def stamped(entry: Entry, chain: Chain, mark: int, salts: Salts) -> tuple[bytes, Chain]:
+    """Give an entry its sequence, watermark, salt and hash.
 
     Args:
-        entries: what was appended, in order.
+        entry: what was appended.
         chain: where the writer's chain stands.
         mark: the highest sequence known durable now.
         salts: where salts come from.
 
     Returns:
-        One line per entry, and where the chain stands behind them. The input is not changed, so a
-        stamping that was interrupted can be done again.
+        The line, and where the chain stands behind it. The input is not changed, so a stamping that
+        was interrupted can be done again.
     """
-    seq, previous = chain
-    lines = []
-    for time, event, saga, epoch, step, generation, payload in entries:
-        seq += 1
-        envelope = _encoded(
-            _Envelope(FORMAT, seq, mark, time, event, saga, epoch, step, generation)
-        )
-        salt, salt_text = (salts.ready or salts.drawn()).pop()
-        digest = sha256(salt + payload).digest()
-        previous = sha256(previous + envelope + digest).digest()
-        hash_text = b2a_base64(previous, newline=False).translate(_TO_URL, b"=")
-        lines.append(b'%b"d":%b,"x":"%b","h":"%b"}\n' % (envelope, payload, salt_text, hash_text))
-    return lines, (seq, previous)
-
-
-def _encoded(envelope: _Envelope) -> bytes:
-    """The envelope as it begins a line; in ASCII when an id holds what UTF-8 cannot carry."""
+    seq = chain[0] + 1
+    fields = _Envelope(FORMAT, seq, mark, *entry[:_PAYLOAD])
+    payload = entry[_PAYLOAD]
     try:
-        return _encode(envelope)[:-1] + b","
+        envelope = _encode(fields)[:-1] + b","
     except UnicodeEncodeError:
-        names = [name for name in envelope.__struct_fields__ if name != "g" or envelope.g]
-        fields = {name: getattr(envelope, name) for name in names}
-        return json.dumps(fields, separators=(",", ":"))[:-1].encode("ascii") + b","
+        envelope = _in_ascii(fields)[:-1] + b","
+    salt, salt_text = (salts.ready or salts.drawn()).pop()
+    link = sha256(chain[1] + envelope + sha256(salt + payload).digest()).digest()
+    hash_text = b2a_base64(link, newline=False).translate(_TO_URL, b"=")
+    line = b'%b"d":%b,"x":"%b","h":"%b"}\n' % (envelope, payload, salt_text, hash_text)
+    return line, (seq, link)
+
+
+def _in_ascii(envelope: _Envelope) -> bytes:
+    """The envelope where an id holds what UTF-8 cannot carry."""
+    names = [name for name in envelope.__struct_fields__ if name != "g" or envelope.g]
+    fields = {name: getattr(envelope, name) for name in names}
+    return json.dumps(fields, separators=(",", ":")).encode("ascii")
 
 
 def format_of(line: bytes) -> int | None:

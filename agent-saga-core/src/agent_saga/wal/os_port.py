@@ -79,12 +79,18 @@ class OsPort:
             return os.read(fd, size)
         return os.pread(fd, size, offset)
 
-    def pwrite(self, fd: int, data: bytes, offset: int) -> int:
-        """Write `data` at `offset` and return how many bytes were written, which may be fewer."""
-        if sys.platform == "win32":
+    if sys.platform == "win32":
+
+        def pwrite(self, fd: int, data: bytes, offset: int) -> int:
+            """Write at `offset`; returns how many bytes were written, which may be fewer."""
             os.lseek(fd, offset, os.SEEK_SET)
             return os.write(fd, data)
-        return os.pwrite(fd, data, offset)
+
+    else:
+
+        def pwrite(self, fd: int, data: bytes, offset: int) -> int:
+            """Write at `offset`; returns how many bytes were written, which may be fewer."""
+            return os.pwrite(fd, data, offset)
 
     def append(self, fd: int, data: bytes) -> int:
         """Write at the end of a file opened with `O_APPEND`; returns how many bytes it took."""

@@ -27,6 +27,7 @@ from agent_saga.wal.waiters import stalled
 from agent_saga.wal.worker import Worker
 
 if TYPE_CHECKING:
+    from agent_saga.wal.buffer import Batch
     from agent_saga.wal.os_port import OsPort
 
 __all__ = ["FIRST_SIZE", "LAST_SIZE", "Segments", "segment_name", "segment_size"]
@@ -49,15 +50,19 @@ def segment_size(number: int) -> int:
     return int(min(FIRST_SIZE << min(number - 1, 16), LAST_SIZE))
 
 
-class _Segment:
-    """An open segment; `place` is the last sequence in it and the offset behind that line."""
+_Place = tuple[int, int]
+"""The last sequence that was written, and the offset behind its line in the current segment."""
 
-    __slots__ = ("fd", "path", "place")
+
+class _Segment:
+    """An open segment; `end` is the offset behind its last line once nothing more is written."""
+
+    __slots__ = ("end", "fd", "path")
 
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
         self.fd = fd
-        self.place = (0, 0)
+        self.end = 0
 
 
 class Segments:
@@ -70,7 +75,7 @@ class Segments:
     Raises:
         OSError: the first segment cannot be made.
 
-    `write` and `seal` are called under the log's io lock, `sync` on the flusher's thread alone.
+    `write` is called under the log's io lock, `sync` on the flusher's thread alone.
     """
 
     def __init__(self, port: OsPort, folder: str, io: threading.Lock, stall_after: float) -> None:
@@ -87,9 +92,8 @@ class Segments:
         self._sealed: deque[_Segment] = deque()
         self._finished: deque[_Segment] = deque()
         self._dead: deque[_Segment] = deque()
-        self._syncing: dict[int, bytes] = {}
-        self._unsynced: dict[int, bytes] = {}
-        self._last = 0
+        self._undurable: dict[int, bytes] = {}
+        self._place: _Place = (0, 0)
         self._broken: OSError | None = None
         self.replaced = 0
         self._current: _Segment | None = self._make()
@@ -165,7 +169,7 @@ class Segments:
     def _cut(self, segment: _Segment) -> None:
         """Give back what a sealed segment did not use; a failure costs room and nothing else."""
         try:
-            self._port.ftruncate(segment.fd, segment.place[1])
+            self._port.ftruncate(segment.fd, segment.end)
             self._port.fsync(segment.fd)
         except OSError as error:
             _log.warning("A sealed segment could not be cut to its size: %s", error)
@@ -223,42 +227,46 @@ class Segments:
 
     # --- writing ----------------------------------------------------------------------------------
 
-    def write(self, data: bytes, last: int) -> None:
+    def write(self, batch: Batch) -> None:
         """Hand lines to the operating system; again with the same lines after an interruption.
-
-        Args:
-            data: whole lines.
-            last: the sequence of the last one.
 
         Raises:
             OSError: the write failed, and so did writing to a new segment.
         """
-        self._unsynced[last] = data
-        self._last = last
+        data, last = batch.data, batch.last
+        self._undurable[last] = data
         if self._broken is not None:
             self._replace()
-            return
-        segment = self._current
-        if segment is None:
-            segment = self._current = self._take()
-        done, end = segment.place
-        if done >= last:
-            return
-        try:
-            count = self._port.pwrite(segment.fd, data, end)
-            if count != len(data):
-                raise short_write(count, data)
-        except OSError as error:
-            self._broken = error
-            self._replace()
-        else:
-            segment.place = (last, end + len(data))
+        done, end = self._place
+        if done < last:
+            segment = self._current
+            if segment is None:
+                segment, end = self._begin(), 0
+            try:
+                count = self._port.pwrite(segment.fd, data, end)
+                if count != len(data):
+                    raise short_write(count, data)
+            except OSError as error:
+                self._broken = error
+                self._replace()
+            else:
+                self._place = (last, end + count)
+        if batch.seals:
+            self._seal()
 
-    def seal(self) -> None:
-        """End the current segment; the next write goes into another."""
+    def _begin(self) -> _Segment:
+        """Go on in the next segment, from its start."""
+        segment = self._take()
+        self._current, self._place = segment, (self._place[0], 0)
+        return segment
+
+    def _seal(self) -> None:
+        """End the current segment, unless that is done; the next write goes into another."""
         segment = self._current
         if segment is not None:
-            self._sealed.append(segment)
+            segment.end = self._place[1]
+            if segment not in self._sealed:
+                self._sealed.append(segment)
             self._current = None
 
     def _replace(self) -> None:
@@ -270,11 +278,11 @@ class Segments:
             self._dead.append(self._current)
             self._current = None
         segment = self._take()
-        data = b"".join({**self._syncing, **self._unsynced}.values())
+        data = b"".join(self._undurable.values())
         if data:
             write_all(self._port, segment.fd, data, 0)
-            segment.place = (self._last, len(data))
-        self._current = segment
+        last = next(reversed(self._undurable), self._place[0])
+        self._current, self._place = segment, (last, len(data))
         self.replaced += 1
         self._broken = None
 
@@ -289,31 +297,34 @@ class Segments:
         error: OSError | None = None
         for _ in range(_TRIES):
             with self._io:
-                replaced = self.replaced
-                self._syncing.update(self._unsynced)
-                self._unsynced = {}
-                sealed = list(self._sealed)
-                segments = sealed if self._current is None else [*sealed, self._current]
-            error = self._sync_each(segments)
+                replaced, last = self.replaced, self._place[0]
+                sealed, current = list(self._sealed), self._current
+            error = self._sync_each(sealed, current)
             with self._io:
                 if error is not None and self.replaced == replaced:
                     self._broken = error
                     self._replace()
                 if self.replaced == replaced:
-                    return self._settle(sealed)
+                    return self._settle(sealed, last)
         raise OSError(f"the segments failed one after the other, last with: {error}") from error
 
-    def _sync_each(self, segments: list[_Segment]) -> OSError | None:
+    def _sync_each(self, sealed: list[_Segment], current: _Segment | None) -> OSError | None:
         try:
-            for segment in segments:
+            for segment in sealed:
                 self._port.fdatasync(segment.fd)
+            if current is not None:
+                self._port.fdatasync(current.fd)
         except OSError as error:
             return error
         return None
 
-    def _settle(self, sealed: list[_Segment]) -> None:
-        """Note what is durable; io lock held."""
-        self._syncing = {}
+    def _settle(self, sealed: list[_Segment], last: int) -> None:
+        """Note what is durable, up to the sequence `last`; io lock held."""
+        if next(reversed(self._undurable), 0) <= last:
+            self._undurable = {}
+        else:
+            newer = {seq: data for seq, data in self._undurable.items() if seq > last}
+            self._undurable = newer
         for segment in sealed:
             self._sealed.remove(segment)
             self._finished.append(segment)
@@ -335,6 +346,7 @@ class Segments:
         while whole and self._finished:
             self._cut(self._finished.popleft())
         if whole and self._current is not None:
+            self._current.end = self._place[1]
             self._cut(self._current)
         while self.spares:
             self._discard(self.spares.popleft())

@@ -28,16 +28,17 @@ class Turns:
         end: called at the end of a turn with who waits for its write, and whether to start a sync.
 
     Attributes:
+        loop: the event loop.
         waiting: who waits for the write at the end of this turn; see `watch`.
         crowded: whether several ask in each turn.
     """
 
-    __slots__ = ("_asked", "_end", "_ending", "_later", "_loop", "_sync", "crowded", "waiting")
+    __slots__ = ("_asked", "_end", "_ending", "_later", "_sync", "crowded", "loop", "waiting")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, end: Callable[[list[Future], bool], None]
     ) -> None:
-        self._loop = loop
+        self.loop = loop
         self._end = end
         self._asked = 0
         self._ending = self._sync = self.crowded = False
@@ -61,7 +62,7 @@ class Turns:
         elif self._later is None:
             # A timer can be taken back without a trace, what was called soon cannot: the loop
             # would look at its files once more and so hold the flusher up.
-            self._later = self._loop.call_later(0, self._start_postponed)
+            self._later = self.loop.call_later(0, self._start_postponed)
 
     def take_along(self) -> bool:
         """Take a postponed sync back because another one starts; whether there was one."""
@@ -79,7 +80,7 @@ class Turns:
         """See to the end of this turn."""
         if not self._ending:
             self._ending = True
-            self._loop.call_soon(self._turn_ends)
+            self.loop.call_soon(self._turn_ends)
 
     def _turn_ends(self) -> None:
         self._ending = False

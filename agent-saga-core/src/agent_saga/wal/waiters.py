@@ -12,21 +12,24 @@ Rules of this part:
 from __future__ import annotations
 
 import asyncio
+import math
+import operator
 import threading
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from agent_saga.errors import WALError, WALPoisoned, WALStalled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 __all__ = [
     "Future",
     "ThreadWaiter",
     "Waiters",
+    "Waking",
     "failed_future",
+    "first_came",
     "poisoned",
     "release",
     "settle",
@@ -37,18 +40,38 @@ _GRACE: Final = 0.005
 
 
 class ThreadWaiter:
-    """A plain thread that waits; `error` is set before it is released."""
+    """A plain thread that waits, settled as a future is; `error` is set before it is released."""
 
     __slots__ = ("error", "lock")
 
     def __init__(self) -> None:
-        self.error: WALError | None = None
+        self.error: BaseException | None = None
         self.lock = threading.Lock()
         self.lock.acquire()
 
+    def done(self) -> bool:
+        """Whether it was released."""
+        return not self.lock.locked()
+
+    def set_result(self, result: None, /) -> None:
+        """Let the thread go on."""
+        self.lock.release()
+
+    def set_exception(self, error: BaseException, /) -> None:
+        """Let the thread fail."""
+        self.error = error
+        self.lock.release()
+
+    def exception(self) -> BaseException | None:
+        """What it fails with."""
+        return self.error
+
 
 Future = asyncio.Future[None]
-_Waiter = tuple[int, float, "Future | ThreadWaiter", "asyncio.AbstractEventLoop | None"]
+_Waiter = tuple[int, float, "Future | ThreadWaiter"]
+"""One wait: for which sequence, since when, and what is settled at its end."""
+
+_whom: Final = operator.itemgetter(2)
 
 
 def poisoned(cause: BaseException) -> WALPoisoned:
@@ -79,14 +102,14 @@ def failed_future(loop: asyncio.AbstractEventLoop, error: WALError) -> Future:
     return future
 
 
-def _settle_one(future: Future, error: WALError) -> None:
+def _settle_one(future: Future | ThreadWaiter, error: WALError) -> None:
     if not future.done():
         future.set_exception(error)
         future.exception()  # a waiter that has gone must not be reported as an unseen error
 
 
-def settle(futures: Iterable[Future], cause: BaseException | None) -> None:
-    """Settle futures of the loop that this runs on."""
+def settle(futures: Iterable[Future | ThreadWaiter], cause: BaseException | None) -> None:
+    """Settle plain threads, or futures of the loop that this runs on."""
     for future in futures:
         if cause is not None:
             _settle_one(future, poisoned(cause))
@@ -94,8 +117,21 @@ def settle(futures: Iterable[Future], cause: BaseException | None) -> None:
             future.set_result(None)
 
 
+class Waking(Protocol):
+    """One event loop whose waiters are woken."""
+
+    loop: asyncio.AbstractEventLoop
+
+    def woken(self) -> None:
+        """Note, on the loop's thread, that its waiters go on."""
+
+
+Ready = dict["Waking | None", list[_Waiter]]
+"""Who goes on, by loop; plain threads stand under None."""
+
+
 class Waiters:
-    """Waits for durability, in the order in which they came.
+    """Waits for durability: for each loop, and for plain threads, in the order in which they came.
 
     Args:
         stall_after: seconds after which a wait fails with `WALStalled`.
@@ -104,95 +140,101 @@ class Waiters:
     watchdog do not need it.
     """
 
-    __slots__ = ("_waiting", "_watched", "lock", "stall_after")
+    __slots__ = ("_highest", "_waiting", "_watched", "lock", "stall_after")
 
     def __init__(self, lock: threading.Lock, stall_after: float) -> None:
         self.lock = lock
         self.stall_after = stall_after
-        self._waiting: list[_Waiter] = []
-        self._watched: set[asyncio.AbstractEventLoop] = set()
+        self._waiting: Ready = {}
+        self._highest = 0
+        self._watched: set[Waking] = set()
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def add_future(self, seq: int, loop: asyncio.AbstractEventLoop) -> Future:
+    def add_future(self, seq: int, waking: Waking) -> Future:
         """Wait on an event loop; called on the loop's own thread."""
-        future: Future = loop.create_future()
-        self._waiting.append((seq, time.monotonic(), future, loop))
-        if loop not in self._watched:
-            self._watched = {one for one in self._watched if not one.is_closed()}
-            self._watched.add(loop)
-            loop.call_later(self.stall_after + _GRACE, self._watch, loop)
+        future: Future = waking.loop.create_future()
+        self._waiting.setdefault(waking, []).append((seq, time.monotonic(), future))
+        self._highest = max(self._highest, seq)
+        if waking not in self._watched:
+            self._begin_watch(waking)
         return future
 
     def add_thread(self, seq: int) -> ThreadWaiter:
         """Wait on a plain thread, which then acquires the waiter's lock."""
         waiter = ThreadWaiter()
-        self._waiting.append((seq, time.monotonic(), waiter, None))
+        self._waiting.setdefault(None, []).append((seq, time.monotonic(), waiter))
+        self._highest = max(self._highest, seq)
         return waiter
 
-    def take(self, seq: int) -> list[_Waiter]:
-        """Take out everyone who waits for `seq` or less."""
+    def take(self, seq: int) -> Ready:
+        """Take out everyone who waits for `seq` or less; there may be nobody."""
+        if seq >= self._highest:
+            ready, self._waiting = self._waiting, {}
+            return ready
         waiting = self._waiting
-        ready = [waiter for waiter in waiting if waiter[0] <= seq]
-        if len(ready) == len(waiting):
-            self._waiting = []
-        elif ready:
-            self._waiting = [waiter for waiter in waiting if waiter[0] > seq]
-        return ready
+        self._waiting = _those(waiting, lambda waiter: waiter[0] > seq)
+        self._highest = max((one[0] for them in self._waiting.values() for one in them), default=0)
+        return _those(waiting, lambda waiter: waiter[0] <= seq)
 
-    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+    # --- the watchdog -----------------------------------------------------------------------------
+
+    def _begin_watch(self, waking: Waking) -> None:
+        self._watched = {one for one in self._watched if not one.loop.is_closed()}
+        self._watched.add(waking)
+        waking.loop.call_later(self.stall_after + _GRACE, self._watch, waking)
+
+    def _watch(self, waking: Waking) -> None:
         """The watchdog of a loop: fail who waits too long, look again while anyone waits."""
         now = time.monotonic()
         with self.lock:
-            late = [one for one in self._waiting if one[3] is loop and self._is_late(one, now)]
-            passed = {id(one) for one in late}
-            self._waiting = [one for one in self._waiting if id(one) not in passed]
-            young = [one[1] for one in self._waiting if one[3] is loop]
+            waiting = self._waiting.pop(waking, [])
+            late = [one for one in waiting if self._is_late(one, now)]
+            young = [one for one in waiting if not self._is_late(one, now)]
             if young:
-                delay = min(young) + self.stall_after - now + _GRACE
-                loop.call_later(delay, self._watch, loop)
+                self._waiting[waking] = young
+                delay = min(one[1] for one in young) + self.stall_after - now + _GRACE
+                waking.loop.call_later(delay, self._watch, waking)
             else:
-                self._watched.discard(loop)
-        for _, _, future, _ in late:
-            if isinstance(future, asyncio.Future):
-                _settle_one(future, stalled(self.stall_after))
+                self._watched.discard(waking)
+        for _, _, future in late:
+            _settle_one(future, stalled(self.stall_after))
 
     def _is_late(self, waiter: _Waiter, now: float) -> bool:
         return now - waiter[1] >= self.stall_after
 
 
-Woken = Callable[[asyncio.AbstractEventLoop], object]
+def _those(ready: Ready, wanted: Callable[[_Waiter], bool]) -> Ready:
+    found = {waking: list(filter(wanted, waiters)) for waking, waiters in ready.items()}
+    return {waking: waiters for waking, waiters in found.items() if waiters}
 
 
-def release(waiters: list[_Waiter], cause: BaseException | None, woken: Woken) -> None:
+def first_came(ready: Ready) -> float:
+    """When whoever came first of them came, on the monotonic clock."""
+    for waiters in ready.values():
+        return waiters[0][1]
+    return math.inf
+
+
+def release(ready: Ready, cause: BaseException | None) -> None:
     """Let waiters go on (or fail with the cause), each on its own thread or loop.
 
     Args:
-        waiters: what `Waiters.take` returned.
+        ready: what `Waiters.take` returned.
         cause: why they fail, or None.
-        woken: told, on each loop's thread, that its waiters go on.
     """
-    loops: dict[asyncio.AbstractEventLoop, list[Future]] = {}
-    for _, _, waiter, loop in waiters:
-        if isinstance(waiter, ThreadWaiter):
-            waiter.error = None if cause is None else poisoned(cause)
-            waiter.lock.release()
-        elif loop is not None:
-            loops.setdefault(loop, []).append(waiter)
-    for loop, futures in loops.items():
+    for waking, waiters in ready.items():
+        if waking is None:
+            settle(map(_whom, waiters), cause)
+            continue
         try:
-            loop.call_soon_threadsafe(_wake, loop, futures, cause, woken)
+            waking.loop.call_soon_threadsafe(_wake, waking, waiters, cause)
         except RuntimeError:  # it was closed: who waited is gone
-            if not loop.is_closed():
+            if not waking.loop.is_closed():
                 raise
 
 
-def _wake(
-    loop: asyncio.AbstractEventLoop,
-    futures: list[Future],
-    cause: BaseException | None,
-    woken: Woken,
-) -> None:
-    woken(loop)
-    settle(futures, cause)
+def _wake(waking: Waking, waiters: list[_Waiter], cause: BaseException | None) -> None:
+    waking.woken()
+    settle(map(_whom, waiters), cause)

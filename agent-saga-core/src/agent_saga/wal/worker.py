@@ -4,6 +4,7 @@ Rules of this part:
 
 - The thread sleeps until it is kicked, and works once per kick; a kick during the work means once
   more. It starts with the first kick, and never ends because of what its work raised.
+- A kick takes no lock: two at the same time may have the thread work twice, never not at all.
 - Work that nobody waits for is put off while the thread rests, a moment after its last work: a
   kick takes it along, else the end of the rest begins it. At any other time it begins at once.
 - It is a daemon thread: a process that ends without closing its log loses nothing that was handed
@@ -73,13 +74,13 @@ class Worker:
         """Have the thread work once more, from now on."""
         if self.kicked:
             return
-        with self._lock:
-            if self.kicked:
-                return
-            if self._thread is None:
-                self._begin()
-            self.kicked = True
+        if self._thread is None:
+            self.start()
+        self.kicked = True
+        try:
             self._wake.release()
+        except RuntimeError:  # another kick came first, and its wake was not taken yet
+            return
 
     def kick_soon(self) -> None:
         """Have the thread work once more, together with the next kick if one comes soon."""
@@ -105,34 +106,34 @@ class Worker:
             self._stopping = True
             if thread is None or thread is threading.current_thread():
                 return True
-            if not self.kicked:
-                self.kicked = True
-                self._wake.release()
+        self.kick()
         thread.join(timeout)
         return not thread.is_alive()
 
     def _run(self) -> None:
         pause: float | None = None
-        while True:
-            if pause is not None and not self._rested(pause):
-                pause = self._guarded(self._idle)
-                continue
+        while not self._stopping:
             if pause is None:
                 self._wake.acquire()
-            with self._lock:
-                if self.kicked:  # also a kick that came with what had been put off
-                    self._wake.acquire(blocking=False)
-                self.kicked = self._put_off = False
-            if self._stopping:
-                return
-            pause = self._guarded(self._work)
+            elif not self._rested(pause):
+                pause = self._guarded(self._idle)
+                continue
+            # First: whoever kicks from here on may want what this work no longer sees.
+            self.kicked = self._put_off = False
+            if not self._stopping:
+                pause = self._guarded(self._work)
 
     def _rested(self, pause: float) -> bool:
         """Wait for work, at most so many seconds; whether there is some."""
         self._resting = True
-        kicked = self._wake.acquire(timeout=min(pause, _REST))
+        kicked = self._wake.acquire(timeout=_REST)
         self._resting = False
-        return kicked or self._put_off or self._wake.acquire(timeout=pause)
+        if kicked:
+            return True
+        if self._put_off:
+            self._wake.acquire(blocking=False)  # a kick that came with what had been put off
+            return True
+        return self._wake.acquire(timeout=pause)
 
     def _guarded(self, function: Callable[[], float | None]) -> float | None:
         try:
