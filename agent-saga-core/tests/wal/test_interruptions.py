@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +46,37 @@ def test_an_interrupted_drain_can_be_repeated(open_log, look, nth, behind):
     assert damages == []
     assert [r.data["n"] for r in records if r.event == "STEP_COMMITTED"] == list(range(10))
     assert [r.seq for r in records] == list(range(1, len(records) + 1))
+
+
+def test_a_batch_that_ended_its_segment_is_not_written_again(open_log, look, monkeypatch):
+    """Ctrl-C right behind the write that sealed a segment, before it is known to be written."""
+    log = open_log()
+    write, interrupted = log._write, []
+
+    def interrupt(batch):
+        write(batch)
+        if batch.seals and not interrupted:
+            interrupted.append(batch)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(log, "_write", interrupt)
+    while not interrupted:
+        log.append("STEP_COMMITTED", payload={"about": "x" * 2000})
+        try:
+            log.drain()
+        except KeyboardInterrupt:
+            log.drain()
+    log.append("STEP_COMMITTED")
+    log.close()
+    lines = [
+        line
+        for segment in sorted(Path(log.path).rglob("seg-*.jsonl"))
+        for line in segment.read_bytes().rstrip(b"\0").splitlines()
+    ]
+    assert len(set(lines)) == len(lines)
+    records, damages = look()
+    assert damages == []
+    assert [r.seq for r in records] == list(range(1, len(lines) + 1))
 
 
 FORGETFUL = """

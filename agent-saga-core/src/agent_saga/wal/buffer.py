@@ -185,8 +185,8 @@ class Buffer:
     def durable(self, seq: int) -> list[Durable]:
         """Note that everything up to `seq` is durable; returns what observers are told."""
         self.bytes_durable = self._syncing
-        told: list[Durable] = []
         undurable = self._undurable
+        told: list[Durable] = []
         while undurable and undurable[0][0] <= seq:
             told.append(undurable.popleft())
         return told

@@ -126,7 +126,7 @@ class Draining(Intake):
             counters.bytes += len(batch.data)
             if not buffer.written():
                 break
-        if buffer.backlog > self.max_unsynced // 4:
+        if buffer.bytes_in - buffer.bytes_durable > self.max_unsynced // 4:
             self._much_written()
 
     def out_future(self, seq: int, loop: asyncio.AbstractEventLoop) -> Future | None:

@@ -298,14 +298,15 @@ class Segments:
         for _ in range(_TRIES):
             with self._io:
                 replaced, last = self.replaced, self._place[0]
-                sealed, current = list(self._sealed), self._current
+                sealed, current = [*self._sealed], self._current
             error = self._sync_each(sealed, current)
             with self._io:
-                if error is not None and self.replaced == replaced:
-                    self._broken = error
-                    self._replace()
-                if self.replaced == replaced:
+                if self.replaced != replaced:
+                    continue
+                if error is None:
                     return self._settle(sealed, last)
+                self._broken = error
+                self._replace()
         raise OSError(f"the segments failed one after the other, last with: {error}") from error
 
     def _sync_each(self, sealed: list[_Segment], current: _Segment | None) -> OSError | None:
@@ -325,6 +326,11 @@ class Segments:
         else:
             newer = {seq: data for seq, data in self._undurable.items() if seq > last}
             self._undurable = newer
+        if sealed or self._dead:
+            self._give_back(sealed)
+
+    def _give_back(self, sealed: list[_Segment]) -> None:
+        """Close segments that hold nothing which is needed here any more; io lock held."""
         for segment in sealed:
             self._sealed.remove(segment)
             self._finished.append(segment)
