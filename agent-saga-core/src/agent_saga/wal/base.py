@@ -238,11 +238,13 @@ class BaseWAL(Durability):
     def restart_in_child(self) -> None:
         """In a forked child: keep nothing of the parent's, and begin anew at the first record."""
         closed, observing = self._closed, self._buffer.observing
-        self._forget()
-        self._forked = True
-        self._reset()
-        self._closed = closed
-        self._buffer.observing = observing
+        try:
+            self._forget()
+        finally:
+            self._forked = True
+            self._reset()
+            self._closed = closed
+            self._buffer.observing = observing
 
     def _forget(self) -> None:
         """Let go, in a forked child, of what only the parent may hold."""

@@ -295,8 +295,9 @@ def restart_after_fork(owner: ForkAware) -> None:
 
 def _after_fork() -> None:
     FORKS.generation += 1
-    for owner in list(_fork_aware):
-        owner.restart_in_child()
+    with contextlib.ExitStack() as every:  # also those behind one that fails
+        for owner in list(_fork_aware):
+            every.callback(owner.restart_in_child)
 
 
 if hasattr(os, "register_at_fork"):
