@@ -26,7 +26,8 @@ def figures(effort: Effort) -> list[Figure]:
     del effort
     port = CountingPort()
     with work(port) as w, asyncio.Runner() as runner:
-        return [*_ways(w), *_steps(w), _syncs(w, port), *runner.run(_all(w, Counter(port)))]
+        exact = [*_ways(w), *_steps(w), _undone(w), _syncs(w, port)]
+        return [*exact, *runner.run(_all(w, Counter(port)))]
 
 
 def _syncs(w: Work, port: CountingPort) -> Figure:
@@ -50,6 +51,29 @@ def _steps(w: Work) -> list[Figure]:
             # Its locks are no counter: the flusher, which it waits for, takes some of them or not.
             _way("COMPENSABLE step, sync", lambda: w.charge_sync(**ARGUMENTS), 121, 0)[0],
         ]
+
+
+def _undone(w: Work) -> Figure:
+    """Count the calls for each undone step, on its caller's thread; locks as for a step."""
+    few, many = (_unwound(w, steps) for steps in (STEPS, 2 * STEPS))
+    each = (many - few) / STEPS
+    return Figure(GROUP, "undone step, sync: calls", each, "", 74, kind="counter")
+
+
+def _unwound(w: Work, steps: int) -> float:
+    boundaries = [w.kit.transaction(detached=True) for _ in range(11)]
+    for boundary in boundaries:
+        boundary.__enter__()
+        for _ in range(steps):
+            w.charge_sync(**ARGUMENTS)
+    return way_of(lambda: _undo(boundaries.pop()), times=8).calls
+
+
+def _undo(boundary: Any) -> None:
+    try:
+        boundary.__exit__(ValueError, ValueError("undo it"), None)
+    except SagaAborted as aborted:
+        check_clean(aborted)
 
 
 def _way(what: str, work: Callable[[], object], calls: float, locks: float) -> list[Figure]:

@@ -48,6 +48,36 @@ def test_a_result_that_is_changed_afterwards_changes_no_inverse() -> None:
     assert recorded == [{"id": "first", "lines": [1]}] * 2
 
 
+@compensator("frozen.discard")
+def discard(item: str) -> None:
+    """Take an item away, if it is there: as a call with the same key does."""
+    STANDING.discard(item)
+
+
+STANDING: set[str] = set()
+
+
+def test_a_factory_may_give_the_same_compensation_for_every_step() -> None:
+    """Else each is undone with the arguments of the first, which some inverses take for done."""
+    kit = AgentKit("shared", wal="memory:")
+    shared = Compensation(handler="frozen.discard", kwargs={})
+
+    def inverse(result: str) -> Compensation:
+        shared.kwargs["item"] = result
+        return shared
+
+    @kit.tool("COMPENSABLE", compensate=inverse)
+    def keep(item: str) -> str:
+        STANDING.add(item)
+        return item
+
+    with pytest.raises(SagaAborted) as aborted, kit.transaction():
+        keep("first")
+        keep("second")
+        raise RuntimeError
+    assert (aborted.value.report.clean, STANDING) == (True, set())
+
+
 # --- a tool that changes what it was given --------------------------------------------------------
 
 

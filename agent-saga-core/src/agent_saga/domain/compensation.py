@@ -7,6 +7,8 @@ Rules of this part:
 - A factory may answer with a `Compensation`, with a mapping of `handler` and `kwargs`, or with
   `Compensation.none(reason)`: nothing needs undoing. Anything else leaves the step without an
   inverse.
+- A step has a compensation of its own: a factory may give the same object for every step, changed
+  or not.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ class Compensation:
         nothing: why nothing needs undoing; empty otherwise.
         recorded: the arguments as the log holds them; these are what the inverse is called with, so
             that a program that changes its result afterwards changes nothing here.
+        encoded: the whole of it as its first record says; None when there is none.
         bound: the registered handler that the tool was declared with, where it is known; a function
             that is defined again meanwhile, under the same name, does not take its place.
         origin: the package and version that registered the handler, where the log tells it.
@@ -40,6 +43,7 @@ class Compensation:
     __slots__ = (
         "bound",
         "description",
+        "encoded",
         "fn",
         "handler",
         "kwargs",
@@ -70,7 +74,8 @@ class Compensation:
         self.description = description
         self.nothing = ""
         self.recorded: bytes | None = None
-        self.bound: object = None
+        self.encoded: bytes | None = None
+        self.bound: Any = None
         self.origin = ""
 
     @classmethod
@@ -80,7 +85,7 @@ class Compensation:
         answer.fn = answer.handler = None
         answer.kwargs = {}
         answer.description = ""
-        answer.recorded = None
+        answer.recorded = answer.encoded = None
         answer.bound = None
         answer.origin = ""
         answer.nothing = reason or "nothing to undo"
@@ -95,8 +100,7 @@ class Compensation:
     @property
     def label(self) -> str:
         """How a report names this inverse."""
-        name: str = getattr(self.fn, "__qualname__", "inverse")
-        return self.description or self.handler or name
+        return self.description or self.handler or str(getattr(self.fn, "__qualname__", "inverse"))
 
 
 def from_answer(answer: object) -> Compensation:
@@ -106,7 +110,9 @@ def from_answer(answer: object) -> Compensation:
         CompensationError: the answer is None or something else that is no compensation.
     """
     if isinstance(answer, Compensation):
-        return answer
+        if answer.nothing:
+            return answer
+        return Compensation(answer.fn, answer.handler, answer.kwargs, answer.description)
     if isinstance(answer, Mapping) and "handler" in answer and set(answer) <= _FIELDS:
         return Compensation(
             fn=answer.get("fn"),

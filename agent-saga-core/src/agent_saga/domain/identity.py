@@ -108,4 +108,7 @@ class Ordinals:
 
 def idempotency_key(saga: str, step: str, generation: int, purpose: str) -> str:
     """Return the key that a provider is given: 64 hexadecimal characters."""
-    return sha256(joined((saga, step, str(generation), purpose))).hexdigest()
+    number = str(generation)
+    text = f"{len(saga)}:{saga}{len(step)}:{step}{len(number)}:{number}{len(purpose)}:{purpose}"
+    data = text.encode() if text.isascii() else joined((saga, step, number, purpose))
+    return sha256(data).hexdigest()  # ids are ASCII: as many characters as bytes

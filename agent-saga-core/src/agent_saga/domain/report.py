@@ -110,7 +110,9 @@ class RollbackReport:
     @property
     def clean(self) -> bool:
         """True when nothing may stand that was neither undone nor declared."""
-        return not self.standing and not self.kept and self.outcome in ("ROLLED_BACK", "COMMITTED")
+        if self.failed or self.orphaned or self.unresolved or self.unsettled or self.kept:
+            return False
+        return self.outcome in ("ROLLED_BACK", "COMMITTED")
 
     def verdict(self) -> str:
         """Return the outcome that follows from the step lists."""

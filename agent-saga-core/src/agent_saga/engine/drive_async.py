@@ -21,7 +21,7 @@ import contextlib
 import contextvars
 import sys
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agent_saga.controls.control import Use
 from agent_saga.engine import calls
@@ -221,11 +221,16 @@ class AsyncDriver:
             return self._raised(error)
         return await self._awaited(call, value)
 
-    async def _awaited(self, call: Call, value: Any) -> Ending:
-        if call.timeout is not None:
-            return await self._timed(call, calls.finishing(value), call.timeout)
+    def _awaited(self, call: Call, value: Any) -> Coroutine[Any, Any, Ending]:
+        """Return what finishes a value within the time that the call has, if it is bounded."""
+        coroutine = calls.finishing(value)
+        if call.timeout is None:
+            return self._finished(coroutine)
+        return self._timed(call, coroutine, call.timeout)
+
+    async def _finished(self, coroutine: Coroutine[Any, Any, Any]) -> Ending:
         try:
-            return Ending(await calls.finished(value))
+            return Ending(await coroutine)
         except BaseException as error:
             return self._raised(error)
 
@@ -308,13 +313,14 @@ class AsyncDriver:
         return ending
 
 
-def _started(
+def _later(
     loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any]
 ) -> asyncio.Task[Any]:
-    """Run a coroutine in a task of its own, from now on where Python can do that."""
-    if sys.version_info >= (3, 12):
-        return asyncio.eager_task_factory(loop, coroutine)
     return loop.create_task(coroutine)
+
+
+# Runs a coroutine in a task of its own: from now on, where Python can do that.
+_started: Final[Callable[..., asyncio.Task[Any]]] = getattr(asyncio, "eager_task_factory", _later)
 
 
 def _is_cancelled() -> bool:

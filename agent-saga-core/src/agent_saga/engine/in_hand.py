@@ -42,10 +42,11 @@ class InHand:
     def ended(self) -> None:
         """Note that it has ended, and wake everybody who waits for that."""
         with self.scope.saga.lock:
-            self.in_flight = False
+            self.in_flight = False  # from now on nobody is added to those who wait
+        if self.waiters is not None:
             waiters, self.waiters = self.waiters, None
-        for wake in waiters or ():
-            wake()
+            for wake in waiters:
+                wake()
 
 
 def undoing(scope: Scope) -> InHand:
@@ -63,15 +64,22 @@ def undoings_in(scope: Scope) -> list[InHand]:
     return [one for one in found if one.scope.within(scope)]
 
 
-def take(step: Step, mine: InHand) -> Protocol[BaseException | None]:
-    """Take a step in hand, and wait for that, bounded; return what cut the waiting short, or None.
+def take(step: Step, mine: InHand, other: InHand) -> Protocol[BaseException | None]:
+    """Wait, bounded, until a step can be taken in hand; return what cut the waiting short, or None.
 
     Where the time is up somebody else has it still.
+
+    Args:
+        step: the step.
+        mine: what it is to be in hand of.
+        other: who has it.
     """
-    while (other := taken(step, mine)) is not None:
-        cut = yield from ended([other], step.scope.saga)
-        if cut is not None or other.in_flight:
+    waited: InHand | None = other
+    while waited is not None:
+        cut = yield from ended([waited], step.scope.saga)
+        if cut is not None or waited.in_flight:
             return cut
+        waited = taken(step, mine)
     return None
 
 

@@ -63,32 +63,47 @@ class Undone(Enum):
     CUT = "cut short"
 
 
+Attempted = tuple[Undone, BaseException | None]
+"""How the attempts at one inverse ended, and the error of the last one."""
+
+
 class Attempt:
     """The inverse of one step, ready to be called.
 
     Attributes:
         handler: the registered handler, or None when only a function of this process is known.
         form, kwargs, key: the call and its idempotency key.
+        idempotent: its handler is declared so.
         error: how the last attempt ended.
         over: a call that was given up while it ran has ended since.
     """
 
-    __slots__ = ("error", "form", "handler", "inverse", "key", "kwargs", "over", "step")
+    __slots__ = (
+        "error",
+        "form",
+        "handler",
+        "idempotent",
+        "inverse",
+        "key",
+        "kwargs",
+        "over",
+        "step",
+    )
 
     def __init__(self, step: Step, inverse: Compensation) -> None:
         self.step = step
         self.inverse = inverse
-        self.handler: Handler | None = None
-        if isinstance(inverse.bound, Handler):
-            self.handler = inverse.bound
-        elif inverse.handler is not None:
-            self.handler = step.scope.saga.engine.handlers.compensators.find(inverse.handler)
-        if self.handler is not None:
-            self.form = _form_of(self.handler)
+        handler: Handler | None = inverse.bound
+        if handler is None and inverse.handler is not None:
+            handler = step.scope.saga.engine.handlers.compensators.find(inverse.handler)
+        if handler is not None:
+            self.form = _form_of(handler)
         elif inverse.fn is not None:
             self.form = Form(inverse.fn, "compensator")
         else:
             raise UnknownHandler(f"The inverse of {step.tool.name} has no function here.")
+        self.handler = handler
+        self.idempotent = handler is not None and handler.idempotent
         self.key = step.idempotency_key(identity.INVERSE)
         self.kwargs = _arguments(inverse)
         if self.form.takes_key:
@@ -101,9 +116,9 @@ class Attempt:
     def repeats_safely(self) -> bool:
         """Say whether the handler may be called again although an attempt's ending is unknown."""
         handler = self.handler
-        if handler is None or not handler.idempotent or self.step.doubt is Doubt.MISSED:
+        if handler is None or not self.idempotent:
             return False
-        if self.step.undo_once:
+        if self.step.doubt is Doubt.MISSED or self.step.undo_once:
             return False
         elapsed = self.step.scope.saga.engine.clock.monotonic() - (self.step.undo_since or 0.0)
         return handler.window is None or elapsed < handler.window
@@ -146,7 +161,7 @@ def _arguments(inverse: Compensation) -> dict[str, Any]:
 
 def run_inverse(
     step: Step, inverse: Compensation, *, observed: bool = False
-) -> Protocol[tuple[Undone, BaseException | None]]:
+) -> Protocol[Attempted]:
     """Undo one step, in as many attempts as are allowed and safe.
 
     Args:
@@ -182,7 +197,7 @@ def run_inverse(
 def _announced(attempt: Attempt, number: int, *, observed: bool) -> Protocol[BaseException | None]:
     step = attempt.step
     saga = step.scope.saga
-    once = attempt.handler is None or not attempt.handler.idempotent
+    once = not attempt.idempotent
     seq = journal.compensating(
         step, attempt.inverse, number, attempt.key, observed=observed, once=once
     )
@@ -205,7 +220,7 @@ def _announced(attempt: Attempt, number: int, *, observed: bool) -> Protocol[Bas
 
 
 def _succeeded(ending: Ending) -> bool:
-    return ending.error is None and _denied(ending.value) is None
+    return ending.error is None and (ending.value is None or _denied(ending.value) is None)
 
 
 def _denied(answer: object) -> NotApplied | None:

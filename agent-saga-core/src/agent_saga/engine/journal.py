@@ -11,6 +11,7 @@ Rules of this part:
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 
 _TRUE = literal(True)
 _FALSE = literal(False)
-_BY_HANDLER = literal("handler")
 
 
 def write(saga: Saga, event: str, payload: Fragment = EMPTY, step: Step | None = None) -> int:
@@ -352,7 +352,13 @@ def compensating(
 
 def compensated(step: Step, number: int) -> int:
     """Record that this attempt of an inverse took effect, as its handler said."""
-    return step_record(step, Ev.STEP_COMPENSATED, compose(by=_BY_HANDLER, attempt=count(number)))
+    return step_record(step, Ev.STEP_COMPENSATED, _by_handler(number))
+
+
+@functools.lru_cache(maxsize=16)
+def _by_handler(number: int) -> Fragment:
+    """Say by whom a step was undone; there are few attempts, and many steps."""
+    return compose(by=literal("handler"), attempt=count(number))
 
 
 def step_event(step: Step, event: str, **fields: Any) -> int:

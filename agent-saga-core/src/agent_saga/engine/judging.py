@@ -171,7 +171,7 @@ def kept_from_undoing(saga: Saga) -> Protocol[BaseException | None]:
             wait = judge(saga.id)
         except RefusedError as refusal:
             return refusal
-        cut = yield from _answered(wait)
+        cut = None if wait is None else (yield from _answered(wait))
         if cut is not None:
             return cut
     return None

@@ -101,10 +101,11 @@ def inverse_of(inverse: Compensation, tool: str) -> Fragment:
     """
     if inverse.nothing:
         return compose(none=masked(inverse.nothing)[0])
+    if isinstance(inverse.encoded, Fragment):
+        return inverse.encoded
     kwargs = inverse.recorded
-    if not isinstance(kwargs, Fragment):  # the first record of it; it stays what it says
-        kwargs = exact(inverse.kwargs, what=f"{tool}'s inverse: kwargs")
-        inverse.recorded = kwargs
+    if not isinstance(kwargs, Fragment):  # of a saga that was taken over they are known
+        kwargs = inverse.recorded = exact(inverse.kwargs, what=f"{tool}'s inverse: kwargs")
     fields = {"kwargs": kwargs}
     if inverse.handler is not None:
         fields["handler"] = name(inverse.handler)
@@ -113,7 +114,8 @@ def inverse_of(inverse: Compensation, tool: str) -> Fragment:
             fields["from"] = origin
     if inverse.description:
         fields["description"] = masked(inverse.description)[0]
-    return composed(fields)
+    encoded = inverse.encoded = composed(fields)
+    return encoded
 
 
 @functools.lru_cache(maxsize=1024)

@@ -13,6 +13,7 @@ Rules of this part:
 from __future__ import annotations
 
 import itertools
+import operator
 import os
 import threading
 import time
@@ -155,11 +156,19 @@ class Saga:
             return any(step.in_flight for step in self.steps.values())
 
     def ended_with(self, report: RollbackReport) -> None:
-        """Note how the boundary ended; what ended well needs its steps no more."""
+        """Note how the boundary ended; what ended well needs its steps no more.
+
+        Those that run, or whose savepoint was not left yet, are needed still.
+        """
         self.report = report
         if report.clean and self.state in (SagaState.COMMITTED, SagaState.ROLLED_BACK):
+            root = self.root
             with self.lock:  # each step holds the saga: only the collector would part them
-                self.steps = {key: step for key, step in self.steps.items() if _goes_on(step)}
+                self.steps = {
+                    key: step
+                    for key, step in self.steps.items()
+                    if step.in_flight or (step.scope is not root and not step.scope.left)
+                }
                 self.keyed = {}
 
     def new_report(self) -> RollbackReport:
@@ -327,10 +336,8 @@ class Saga:
             return [s for s in self.steps.values() if s.in_flight and s.scope.within(scope)]
 
 
-def _goes_on(step: Step) -> bool:
-    """Say whether a step is still needed: it runs, or its savepoint was not left yet."""
-    scope = step.scope
-    return step.in_flight or (scope.parent is not None and not scope.left)
+_by_intent = operator.attrgetter("intent_order")
+_by_outcome = operator.attrgetter("order")
 
 
 def undo_order(steps: Sequence[Step]) -> list[Step]:
@@ -339,6 +346,8 @@ def undo_order(steps: Sequence[Step]) -> list[Step]:
     Those without an outcome come first, latest intent first; then latest outcome first. This
     reverses happens-before for parallel steps too.
     """
-    unknown = sorted([s for s in steps if s.order is None], key=lambda s: -s.intent_order)
-    ended = sorted([s for s in steps if s.order is not None], key=lambda s: -(s.order or 0))
+    unknown = [step for step in steps if step.order is None]
+    ended = [step for step in steps if step.order is not None]
+    unknown.sort(key=_by_intent, reverse=True)
+    ended.sort(key=_by_outcome, reverse=True)
     return [*unknown, *ended]

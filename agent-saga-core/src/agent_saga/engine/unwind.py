@@ -27,7 +27,7 @@ from agent_saga.domain.records import Ev
 from agent_saga.domain.report import RollbackReport, StepLine
 from agent_saga.domain.words import CLOSED_BY_HAND
 from agent_saga.engine import in_hand, interrupts, journal
-from agent_saga.engine.inverse import Undone, run_inverse, tried_before
+from agent_saga.engine.inverse import Attempted, Undone, run_inverse, tried_before
 from agent_saga.engine.judging import kept_from_undoing
 from agent_saga.engine.known import tell_empty, tell_ended
 from agent_saga.engine.outcome import unusable
@@ -50,6 +50,7 @@ _TERMINAL = {
     "PARTIAL": Ev.SAGA_PARTIAL,
     "STUCK": Ev.SAGA_STUCK,
 }
+_ANNOUNCED = (StepState.INTENT, StepState.COMPENSATING)
 _FORWARD_OPEN = (StepState.UNKNOWN, StepState.UNRESOLVED, StepState.ORPHANED)
 _SAYS_MORE = (
     StepState.UNRESOLVED,
@@ -105,15 +106,15 @@ def unwind(scope: Scope, cause: str, *, retry: bool = False) -> Protocol[Rollbac
 class Unwinding:
     """One run of undoing a scope; it fills the report as it goes."""
 
-    __slots__ = ("done", "halted", "report", "retry", "scope", "undone")
+    __slots__ = ("done", "halted", "report", "retry", "scope", "timing")
 
     def __init__(self, scope: Scope, report: RollbackReport, *, retry: bool = False) -> None:
         self.scope = scope
         self.report = report
         self.retry = retry
         self.halted = ""
+        self.timing = scope.saga.engine.timing
         self.done: set[str] = set()
-        self.undone = 0
 
     def run(self, cause: str) -> Protocol[None]:
         """Carry the unwinding out to its terminal record."""
@@ -149,27 +150,32 @@ class Unwinding:
     def visit(self, step: Step) -> Protocol[BaseException | None]:
         """Undo one step, or say why not; return what cuts the whole unwinding short."""
         mine = in_hand.InHand(self.scope)
-        cut = yield from in_hand.take(step, mine)
-        if cut is not None:
-            return cut
-        if step.hand is not mine:
-            self._list(self.report.unresolved, step, "it is being undone elsewhere")
-            self.halted = self.halted or f"unwinding halted at {step.tool.name}"
-            return None
+        other = in_hand.taken(step, mine)
+        if other is not None:
+            cut = yield from in_hand.take(step, mine, other)
+            if cut is not None:
+                return cut
+            if step.hand is not mine:
+                self._list(self.report.unresolved, step, "it is being undone elsewhere")
+                self.halted = self.halted or f"unwinding halted at {step.tool.name}"
+                return None
         try:
             in_hand.check_kept(self.scope.saga)
-            return (yield from self._visit(step))
+            if self.timing.undo_stops and interrupts.asked_to_stop():
+                return interrupts.Stopped("an end was asked for")
+            undoing = self._visited(step)
+            return None if undoing is None else (yield from undoing)
         finally:
             mine.ended()
 
-    def _visit(self, step: Step) -> Protocol[BaseException | None]:
-        if self.scope.saga.engine.timing.undo_stops and interrupts.asked_to_stop():
-            return interrupts.Stopped("an end was asked for")
-        _found_open(step)
+    def _visited(self, step: Step) -> Protocol[BaseException | None] | None:
+        """Say what a step is, and list it; return what undoes it where that is to be tried."""
+        if step.state in _ANNOUNCED and not step.in_flight:
+            _found_open(step)
         if step.state in _GONE:
             self._gone(step)
         elif step.tool.reversible:
-            return (yield from self._reversible(step))
+            return self._reversible(step)
         elif step.state is StepState.KEPT:
             self._list(self.report.kept, step, f"approved by {step.approved_by}")
         elif step.state is StepState.ORPHANED and not self.retry:
@@ -178,8 +184,10 @@ class Unwinding:
             self._unresolved(step, self.halted)
         elif step.in_flight:
             self._halt(step, "its call is still running")
+        elif step.order is None and step.state in _FORWARD_OPEN:
+            return self._resolve(step)
         else:
-            return (yield from self._undo(step))
+            return self._undo(step)
         return None
 
     def _gone(self, step: Step) -> None:
@@ -190,11 +198,8 @@ class Unwinding:
         elif step.state is StepState.CLOSED:
             self._list(self.report.left, step, CLOSED_BY_HAND)
 
-    def _undo(self, step: Step) -> Protocol[BaseException | None]:
-        if step.order is None and step.state in _FORWARD_OPEN:
-            cut = yield from self._resolve(step)
-            if cut is not None or not _took_effect(step):
-                return cut
+    def _undo(self, step: Step) -> Protocol[BaseException | None] | None:
+        """Return what undoes a step that took effect, or list why nothing does."""
         if step.tool.irreversible:
             self._keep(step)
             return None
@@ -208,25 +213,26 @@ class Unwinding:
         missing = unusable(inverse, self.scope.saga.engine)
         if missing:
             self._halt(step, missing)
-            if self.scope.saga.engine.timing.after_stuck != "halt":
+            if self.timing.after_stuck != "halt":
                 self.halted = ""
             return None
-        return (yield from self._run(step, inverse))
+        return self._run(step, inverse)
 
     def _resolve(self, step: Step) -> Protocol[BaseException | None]:
         """Find out about an unknown ending, or decide what to do without knowing."""
-        timing = self.scope.saga.engine.timing
-        cut = yield from settle_unknown(step, patient=timing.wait_to_settle)
+        cut = yield from settle_unknown(step, patient=self.timing.wait_to_settle)
         if cut is not None:
             return cut
         if step.state is StepState.NOT_APPLIED:
             self._list(self.report.not_applied, step, "as its prober says")
-        elif not _took_effect(step):
+            return None
+        if not _took_effect(step):
             return (yield from self._without_knowing(step))
-        return None
+        undoing = self._undo(step)
+        return None if undoing is None else (yield from undoing)
 
     def _without_knowing(self, step: Step) -> Protocol[BaseException | None]:
-        if not self.scope.saga.engine.timing.wait_to_settle and not quiet(step):
+        if not self.timing.wait_to_settle and not quiet(step):
             return OutcomeUnknown(f"whether {step.tool.name} took effect cannot be told yet")
         inverse = step.provisional
         if inverse is None:
@@ -249,7 +255,7 @@ class Unwinding:
         if inverse is None or idle or unusable(inverse, self.scope.saga.engine):
             self._list(self.report.left, step, "REVERSIBLE")
             return None
-        undone, error = yield from _tried(step, inverse, retry=self.retry)
+        undone, error = yield from self._tried(step, inverse)
         if undone is Undone.CUT:
             return error
         lines = self.report.compensated if undone is Undone.COMPENSATED else self.report.left
@@ -257,8 +263,24 @@ class Unwinding:
         self.done.add(step.id)
         return None
 
+    def _tried(self, step: Step, inverse: Compensation) -> Protocol[Attempted]:
+        """Return what runs an inverse, unless an earlier attempt at it forbids that."""
+        if step.doubt or step.undo_tries:
+            return self._tried_again(step, inverse)
+        return run_inverse(step, inverse)
+
+    def _tried_again(self, step: Step, inverse: Compensation) -> Protocol[Attempted]:
+        undone = yield from tried_before(step, inverse)
+        observed = undone is Undone.NOT_YET
+        if undone is not None and not observed:
+            return undone, None
+        if not self.retry and step.undo_tries >= TAKEOVERS * self.timing.undo_attempts:
+            # Whoever calls it seems to die of it.
+            return Undone.UNKNOWN if step.doubt else Undone.FAILED, None
+        return (yield from run_inverse(step, inverse, observed=observed))
+
     def _run(self, step: Step, inverse: Compensation) -> Protocol[BaseException | None]:
-        undone, error = yield from _tried(step, inverse, retry=self.retry)
+        undone, error = yield from self._tried(step, inverse)
         if undone is Undone.CUT:
             return error
         self.done.add(step.id)
@@ -269,7 +291,7 @@ class Unwinding:
         self.report.failed.append(step.line(f"its inverse {word}", error))
         if error is not None and not isinstance(error, Exception):
             return error  # the loop is torn down, or the process is to end
-        if self.scope.saga.engine.timing.after_stuck == "halt":
+        if self.timing.after_stuck == "halt":
             self.halted = f"unwinding halted at {step.tool.name}"
         return None
 
@@ -352,24 +374,6 @@ def _point(saga: Saga) -> str:
     return "" if step is None else f"{step.tool.name} [{step.id[:8]}]"
 
 
-def _tried(
-    step: Step, inverse: Compensation, *, retry: bool
-) -> Protocol[tuple[Undone, BaseException | None]]:
-    """Run an inverse, unless an earlier attempt at it forbids that."""
-    undone = yield from tried_before(step, inverse)
-    observed = undone is Undone.NOT_YET
-    if undone is not None and not observed:
-        return undone, None
-    if not retry and _used_up(step):
-        return Undone.UNKNOWN if step.doubt else Undone.FAILED, None
-    return (yield from run_inverse(step, inverse, observed=observed))
-
-
-def _used_up(step: Step) -> bool:
-    """Say whether an inverse was announced so often that whoever calls it seems to die of it."""
-    return step.undo_tries >= TAKEOVERS * step.scope.saga.engine.timing.undo_attempts
-
-
 def _how_known(step: Step, inverse: Compensation) -> str:
     if step.via == "prober":
         return "its answer was lost; its prober found the effect"
@@ -380,11 +384,9 @@ def _how_known(step: Step, inverse: Compensation) -> str:
 
 def _found_open(step: Step) -> None:
     """Record what an announcement without an ending means, when nothing of it is in flight here."""
-    if step.in_flight:
-        return
     if step.state is StepState.INTENT:
         journal.unknown(step, "its protocol was interrupted")
-    if step.state is StepState.COMPENSATING:
+    else:
         journal.step_event(step, Ev.STEP_COMPENSATION_UNKNOWN, error=None, ending="interrupted")
 
 
