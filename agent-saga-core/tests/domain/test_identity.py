@@ -81,12 +81,12 @@ def test_an_idempotency_key_never_changes_between_versions():
 def test_ordinals_count_as_derived_keys_do(saga, path, tool):
     ordinals = Ordinals(saga, path, tool)
     for number in (1, 2, 3):
-        key, step = ordinals.next()
+        key, step = ordinals.take()
         assert key == derived_key(path, tool, number)
         assert step == step_id(saga, key)
     ordinals.go_on_after(11)
     ordinals.go_on_after(5)
-    assert ordinals.next()[0] == derived_key(path, tool, 12)
+    assert ordinals.take()[0] == derived_key(path, tool, 12)
 
 
 @given(st.text())

@@ -64,8 +64,12 @@ def test_nothing_to_undo_is_said_with_a_reason():
 
 
 def test_what_a_factory_may_answer():
-    inverse = Compensation(handler="refund")
-    assert from_answer(inverse) is inverse
+    nothing = Compensation.none("a draft")
+    assert from_answer(nothing) is nothing
+    inverse = Compensation(handler="refund", kwargs={"id": 1})
+    own = from_answer(inverse)
+    inverse.kwargs["id"] = 2  # for the next step
+    assert (own.handler, own.kwargs) == ("refund", {"id": 1})
     answer = from_answer({"handler": "refund", "kwargs": {"id": 1}, "description": "d"})
     assert (answer.handler, answer.kwargs, answer.description) == ("refund", {"id": 1}, "d")
 

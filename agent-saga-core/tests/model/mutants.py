@@ -79,7 +79,7 @@ def key_of_the_epoch(patch: Any) -> None:
     """Recovery calls an inverse with a key of its own."""
 
     def key(step: Step, purpose: str = identity.FORWARD) -> str:
-        saga = step.scope.saga
+        saga = step.saga
         own = saga.epoch if purpose == identity.INVERSE else step.generation
         return identity.idempotency_key(saga.id, step.id, own, purpose)
 
@@ -108,7 +108,7 @@ def intent_after_the_effect(patch: Any) -> None:
 
     def announced(step: Any) -> Any:
         yield from ()
-        step.order, step.intent_order = None, step.scope.saga.order()
+        step.order, step.intent_order = None, step.saga.order()
         journal.intent(step)
 
     patch.setattr("agent_saga.engine.protocol._announced", announced)

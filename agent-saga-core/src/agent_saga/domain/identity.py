@@ -93,13 +93,10 @@ class Ordinals:
         """How many calls were counted, or skipped."""
         return self._count
 
-    def next(self) -> tuple[StepKey, str]:
-        """Return the next `derived_key` and its `step_id`."""
-        self._count = number = self._count + 1
-        return self.at(number)
-
-    def at(self, number: int) -> tuple[StepKey, str]:
-        """Return the `derived_key` of the call of this number, and its `step_id`."""
+    def take(self, number: int | None = None) -> tuple[StepKey, str]:
+        """Return the `derived_key` of the call of this number, else of the next; its `step_id`."""
+        if number is None:
+            self._count = number = self._count + 1
         ordinal = str(number)
         digest = sha256(b"%b%d:%d" % (self._joined, len(ordinal), number)).digest()
         text = b2a_base64(digest[:16], newline=False)  # as `step_id` does, once for each step

@@ -215,9 +215,10 @@ def step_after(state: StepState, event: str) -> StepState:
     Raises:
         IllegalTransition: the table does not list it.
     """
-    rules = _STEP_RULES.get(event)
-    following = None if rules is None else rules.get(state)
-    return _next(_STEP_RULES, state, event) if following is None else following
+    try:
+        return _STEP_RULES[event][state]
+    except KeyError:
+        return _next(_STEP_RULES, state, event)
 
 
 def saga_after(state: SagaState, event: str) -> SagaState:

@@ -15,7 +15,6 @@ from typing import Any
 from agent_saga.domain.compensation import Compensation
 from agent_saga.errors import CompensationError, ConfigurationError
 
-_Path = tuple[str, tuple[str, ...]]
 _ROOTS = {"$": "result", "$args": "args", "$prepared": "prepared"}
 
 
@@ -52,7 +51,7 @@ class Template:
         if self._flat is None:
             kwargs = {name: _filled(value, sources) for name, value in self.kwargs.items()}
         else:
-            kwargs = {name: _read(*path, sources[root]) for name, root, path in self._flat}
+            kwargs = {n: _read(text, parts, sources[root]) for n, root, text, parts in self._flat}
         return Compensation(handler=self.handler, kwargs=kwargs, description=self.description)
 
     def __repr__(self) -> str:
@@ -119,14 +118,17 @@ def _reads(value: Any, source: str) -> bool:
     return False
 
 
-def _fields_read(kwargs: Mapping[str, Any]) -> list[tuple[str, str, _Path]] | None:
-    """Where each argument is read, when all of them are paths, which is the usual template."""
+def _fields_read(kwargs: Mapping[str, Any]) -> list[tuple[str, str, str, tuple[str, ...]]] | None:
+    """Where each argument is read, when all of them are paths, which is the usual template.
+
+    Its name, the source, the path, and the parts of that.
+    """
     fields = []
     for name, value in kwargs.items():
         root, parts = _parsed(value) if isinstance(value, str) else (None, ())
         if root is None:
             return None
-        fields.append((name, root, (value, parts)))
+        fields.append((name, root, value, parts))
     return fields
 
 

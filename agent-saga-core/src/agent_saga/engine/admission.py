@@ -52,9 +52,8 @@ def admit(call: Invocation) -> tuple[Step, bool]:
     if call.key is None and saga.names is not None:
         call.key = _named(saga, call.tool, encoded[2] or mac_of(saga.salt, encoded[0]))
     with saga.lock:
-        if call.key is None and not saga.unsettled and saga.replay is None:
-            step = None
-        else:
+        step = None
+        if call.key is not None or saga.unsettled or saga.replay is not None:
             step = _earlier(saga, call, encoded[2] or mac_of(saga.salt, encoded[0]))
         fresh = step is None
         if step is None:
@@ -163,7 +162,7 @@ def _new(saga: Saga, call: Invocation, encoded: Fragment, faithful: bool, mac: b
             if saga.calls_made:
                 ordinals.go_on_after(saga.calls_made.get((scope.path, tool.name), 0))
         number = None if saga.replay is None else saga.replay.free_number(call)
-        step_key, step_id = ordinals.next() if number is None else ordinals.at(number)
+        step_key, step_id = ordinals.take(number)
     else:
         step_key = identity.given_key(_GIVEN_PATH, tool.name, key)
         step_id = identity.step_id(saga.id, step_key)
@@ -182,8 +181,11 @@ def _made(
     faithful: bool,
     mac: bytes,
 ) -> Step:
+    scope = call.scope
+    saga = scope.saga
     step = Step(
-        call.scope,
+        saga,
+        scope,
         call.tool,
         key,
         step_id,
@@ -196,7 +198,7 @@ def _made(
         call.key is not None,
         call.named,
         call.owner,
-        call.scope.saga.order(),
+        saga.order(),
     )
     if not faithful:  # of what the log cannot hold whole, parts are kept now: they may change
         step.recorded = kept(call.arguments, encoded, faithful=False)

@@ -53,7 +53,7 @@ def asked(step: Step, ask: Ask) -> Protocol[BaseException | None]:
         if request.covered:
             call.hold(APPROVALS, request)
     try:
-        step.scope.saga.check_open(step.scope)
+        step.saga.check_open(step.scope)
     except RefusedError as refusal:
         return refusal
     return None
@@ -69,7 +69,7 @@ def asked_about_failure(step: Step, reason: str) -> Protocol[BaseException | Non
     Returns:
         None if it may go on, else what keeps it from that: a denial, or a question that waits.
     """
-    gate = step.scope.saga.engine.gate
+    gate = step.saga.engine.gate
     if gate.provider is None:
         return ApprovalDenied(
             f"Nobody can be asked whether to go on after {step.tool.name} failed.",
@@ -114,7 +114,7 @@ def _note_answer(step: Step, request: ApprovalRequest, ending: Ending, by: str) 
 
 def consumed(step: Step) -> Protocol[BaseException | None]:
     """Have the approvals of a step used up, now that nothing else keeps it from starting."""
-    provider = step.scope.saga.engine.gate.provider
+    provider = step.saga.engine.gate.provider
     consume = getattr(provider, "consume", None)
     for request in step.requests:
         use = None if consume is None else consume(request)
@@ -130,7 +130,7 @@ def consumed(step: Step) -> Protocol[BaseException | None]:
 
 def stands(step: Step) -> Protocol[BaseException | None]:
     """Return what forbids a call that was approved: somebody has taken the yes back meanwhile."""
-    looks = getattr(step.scope.saga.engine.gate.provider, "stands", None)
+    looks = getattr(step.saga.engine.gate.provider, "stands", None)
     if looks is None:
         return None
     for request in step.requests:
@@ -145,7 +145,7 @@ def stands(step: Step) -> Protocol[BaseException | None]:
 def _request(step: Step, ask: Ask) -> ApprovalRequest:
     step.shown = True
     request = ApprovalRequest(
-        step.scope.saga.id,
+        step.saga.id,
         step.id,
         step.generation,
         step.tool.name,
@@ -153,7 +153,7 @@ def _request(step: Step, ask: Ask) -> ApprovalRequest:
         ask.reason,
         step.arguments,
         step.mac,
-        _requesters(step.scope.saga),
+        _requesters(step.saga),
     )
     if step.call is not None:  # a policy may read an amount from elsewhere than the call names it
         request.exact = step.call.arguments
@@ -173,7 +173,7 @@ def _question(step: Step, ask: Ask, request: ApprovalRequest) -> Call:
     if bound is None:
         bound = getattr(ask.provider, "timeout", None)
     if bound is None:
-        bound = step.scope.saga.engine.timing.approval
+        bound = step.saga.engine.timing.approval
     return Call(
         ask.provider.ask,
         (request,),
@@ -195,7 +195,7 @@ def _approver(step: Step, request: ApprovalRequest, ending: Ending) -> str:
     if error is not None:
         return ""
     by = approver_of(ending.value, request)
-    if mac(step.scope.saga.salt, step.arguments) != step.mac:
+    if mac(step.saga.salt, step.arguments) != step.mac:
         raise denied(
             request,
             "its arguments changed while the human was asked, or hold an object without a state, "

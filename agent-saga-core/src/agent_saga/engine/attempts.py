@@ -43,8 +43,8 @@ def call_of(step: Step, form: Form, purpose: str) -> Call:
     if form.takes_key:
         args, kwargs = form.with_key(args, kwargs, step.effect_key(purpose))
     if tool.window is not None and step.first_at is None:
-        step.first_at = step.scope.saga.engine.clock.monotonic()
-    engine = step.scope.saga.engine
+        step.first_at = step.saga.engine.clock.monotonic()
+    engine = step.saga.engine
     return Call(
         form.fn,
         args,
@@ -60,7 +60,7 @@ def call_of(step: Step, form: Form, purpose: str) -> Call:
 
 def fence_cut(step: Step, announced: int | None = None) -> BaseException | None:
     """Return what forbids the call now that it is announced: a fence, a fork, an unwinding."""
-    saga = step.scope.saga
+    saga = step.saga
     try:
         saga.check_open(step.scope)
         saga.engine.wal.check_fence(saga.id, saga.epoch, announced)
@@ -135,7 +135,7 @@ def _note(step: Step, ending: Ending) -> None:
     if ending.started and not ending.running:  # what still runs is folded in when it arrives
         last = answered(ending.error, step.tool.no_answer_on, running=ending.running)
         step.answered = step.answered and last
-    step.ended_at = step.scope.saga.engine.clock.monotonic()
+    step.ended_at = step.saga.engine.clock.monotonic()
 
 
 def _between(

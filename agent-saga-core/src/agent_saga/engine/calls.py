@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from agent_saga.engine import interrupts
@@ -46,11 +46,6 @@ def in_its_turn(call: Call) -> Ending:
 def pending(value: Any) -> bool:
     """Say whether a value still has to be awaited or drained on an event loop."""
     return inspect.isawaitable(value) or isinstance(value, types.AsyncGeneratorType)
-
-
-def finishing(value: Any) -> Coroutine[Any, Any, Any]:
-    """Return the coroutine that finishes a value: itself where it is one, which is the usual."""
-    return value if type(value) is types.CoroutineType else finished(value)
 
 
 async def finished(value: Any) -> Any:

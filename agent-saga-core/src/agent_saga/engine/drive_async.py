@@ -21,6 +21,7 @@ import contextlib
 import contextvars
 import sys
 from collections.abc import Callable, Coroutine
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agent_saga.controls.control import Use
@@ -194,7 +195,7 @@ class AsyncDriver:
                 loop.call_soon_threadsafe(ended.set)
 
         step = request.step
-        if step.scope.saga.call_when_settled(step, wake):
+        if step.saga.call_when_settled(step, wake):
             try:
                 async with asyncio.timeout(request.timeout):
                     await ended.wait()
@@ -223,7 +224,7 @@ class AsyncDriver:
 
     def _awaited(self, call: Call, value: Any) -> Coroutine[Any, Any, Ending]:
         """Return what finishes a value within the time that the call has, if it is bounded."""
-        coroutine = calls.finishing(value)
+        coroutine = value if type(value) is CoroutineType else calls.finished(value)
         if call.timeout is None:
             return self._finished(coroutine)
         return self._timed(call, coroutine, call.timeout)

@@ -133,7 +133,7 @@ class SyncDriver:
     def _step_ended(self, request: StepEnded) -> None:
         ended = threading.Event()
         step = request.step
-        if not step.scope.saga.call_when_settled(step, ended.set):
+        if not step.saga.call_when_settled(step, ended.set):
             return
         end = time.monotonic() + request.timeout
         while not self._interrupted() and not ended.wait(min(0.1, max(end - time.monotonic(), 0))):
@@ -144,8 +144,7 @@ class SyncDriver:
 
     def _call(self, call: Call) -> Ending:
         held = self.interrupts
-        cut = self._cut() if held is not None and held.kept else None
-        if cut is not None:
+        if held is not None and held.kept and (cut := self._cut()) is not None:
             return Ending(error=cut, started=False)
         if call.is_async and not call.loop_free:
             return Ending(error=_no_loop(call), started=False)

@@ -30,7 +30,7 @@ _OPEN_ENDED = (StepState.INTENT, StepState.UNKNOWN)
 
 def earlier(step: Step, call: Invocation) -> Protocol[Outcome | None]:
     """Answer for an earlier step; None when it runs now."""
-    saga = step.scope.saga
+    saga = step.saga
     while not saga.rejoin(step):
         cut = yield StepEnded(step, saga.engine.timing.settle_after)
         if isinstance(cut, BaseException):
@@ -70,7 +70,7 @@ def _recorded(step: Step, call: Invocation) -> Outcome:
 
 def _refused_again(step: Step) -> Outcome | None:
     try:
-        step.scope.saga.check_open(step.scope)
+        step.saga.check_open(step.scope)
     except RefusedError as refusal:
         return Outcome(error=refusal)
     return None
@@ -138,4 +138,4 @@ def repeats_safely(step: Step) -> bool:
         return False
     if tool.window is None or step.first_at is None:
         return True
-    return step.scope.saga.engine.clock.monotonic() - step.first_at < tool.window
+    return step.saga.engine.clock.monotonic() - step.first_at < tool.window

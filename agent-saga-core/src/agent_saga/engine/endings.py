@@ -97,7 +97,7 @@ def _from_another_step(step: Step, error: BaseException) -> bool:
     if other is ELSEWHERE:
         return True
     began_later: bool = other.intent_order > step.intent_order
-    return began_later or other.scope.saga is not step.scope.saga
+    return began_later or other.saga is not step.saga
 
 
 def answered(error: BaseException | None, no_answer_on: Errors, *, running: bool) -> bool:

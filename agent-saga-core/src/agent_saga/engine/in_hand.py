@@ -27,21 +27,22 @@ class InHand:
     """Something that goes on here, and that others may wait for.
 
     Attributes:
-        scope: where.
+        saga, scope: where.
         in_flight: it goes on.
         waiters: called when it has ended.
     """
 
-    __slots__ = ("in_flight", "scope", "waiters")
+    __slots__ = ("in_flight", "saga", "scope", "waiters")
 
     def __init__(self, scope: Scope) -> None:
+        self.saga = scope.saga
         self.scope = scope
         self.in_flight = True
         self.waiters: list[Callable[[], None]] | None = None
 
     def ended(self) -> None:
         """Note that it has ended, and wake everybody who waits for that."""
-        with self.scope.saga.lock:
+        with self.saga.lock:
             self.in_flight = False  # from now on nobody is added to those who wait
         if self.waiters is not None:
             waiters, self.waiters = self.waiters, None
@@ -76,7 +77,7 @@ def take(step: Step, mine: InHand, other: InHand) -> Protocol[BaseException | No
     """
     waited: InHand | None = other
     while waited is not None:
-        cut = yield from ended([waited], step.scope.saga)
+        cut = yield from ended([waited], step.saga)
         if cut is not None or waited.in_flight:
             return cut
         waited = taken(step, mine)
@@ -85,7 +86,7 @@ def take(step: Step, mine: InHand, other: InHand) -> Protocol[BaseException | No
 
 def taken(step: Step, mine: InHand) -> InHand | None:
     """Take a step in hand; return who has it where that is somebody else."""
-    with step.scope.saga.lock:
+    with step.saga.lock:
         other = step.hand
         if other is not None and other.in_flight:
             return other

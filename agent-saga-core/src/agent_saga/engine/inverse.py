@@ -95,7 +95,7 @@ class Attempt:
         self.inverse = inverse
         handler: Handler | None = inverse.bound
         if handler is None and inverse.handler is not None:
-            handler = step.scope.saga.engine.handlers.compensators.find(inverse.handler)
+            handler = step.saga.engine.handlers.compensators.find(inverse.handler)
         if handler is not None:
             self.form = _form_of(handler)
         elif inverse.fn is not None:
@@ -105,13 +105,14 @@ class Attempt:
         self.handler = handler
         self.idempotent = handler is not None and handler.idempotent
         self.key = step.idempotency_key(identity.INVERSE)
-        self.kwargs = _arguments(inverse)
+        given: Any = inverse.kwargs if inverse.recorded is None else decode(inverse.recorded)
+        self.kwargs: dict[str, Any] = dict(given)
         if self.form.takes_key:
             self.kwargs.setdefault("idempotency_key", self.key)
         self.error: BaseException | None = None
         self.over = False
         if step.undo_since is None:
-            step.undo_since = step.scope.saga.engine.clock.monotonic()
+            step.undo_since = step.saga.engine.clock.monotonic()
 
     def repeats_safely(self) -> bool:
         """Say whether the handler may be called again although an attempt's ending is unknown."""
@@ -120,12 +121,12 @@ class Attempt:
             return False
         if self.step.doubt is Doubt.MISSED or self.step.undo_once:
             return False
-        elapsed = self.step.scope.saga.engine.clock.monotonic() - (self.step.undo_since or 0.0)
+        elapsed = self.step.saga.engine.clock.monotonic() - (self.step.undo_since or 0.0)
         return handler.window is None or elapsed < handler.window
 
     def call(self) -> Call:
         """Return the call of one attempt."""
-        timing = self.step.scope.saga.engine.timing
+        timing = self.step.saga.engine.timing
         own = self.step.tool.undo_timeout
         bound = timing.undo_timeout if own is None else own
         return Call(
@@ -142,7 +143,7 @@ class Attempt:
 
     def _ended_late(self, ending: Ending) -> None:
         """Note that a call which was given up has ended; from now on it can be judged."""
-        self.step.ended_at = self.step.scope.saga.engine.clock.monotonic()
+        self.step.ended_at = self.step.saga.engine.clock.monotonic()
         self.over = True
 
 
@@ -150,13 +151,6 @@ class Attempt:
 def _form_of(handler: Handler) -> Form:
     """How a registered handler is called; read once, since reading a signature takes long."""
     return Form(handler.fn, "compensator")
-
-
-def _arguments(inverse: Compensation) -> dict[str, Any]:
-    if inverse.recorded is None:
-        return dict(inverse.kwargs)
-    recorded: dict[str, Any] = decode(inverse.recorded)  # type: ignore[assignment]
-    return recorded
 
 
 def run_inverse(
@@ -173,7 +167,7 @@ def run_inverse(
         How it ended, and the error of the last attempt.
     """
     attempt = Attempt(step, inverse)
-    timing = step.scope.saga.engine.timing
+    timing = step.saga.engine.timing
     for number in range(1, timing.undo_attempts + 1):
         cut = yield from _announced(attempt, number, observed=observed and number == 1)
         if cut is not None:
@@ -196,7 +190,7 @@ def run_inverse(
 
 def _announced(attempt: Attempt, number: int, *, observed: bool) -> Protocol[BaseException | None]:
     step = attempt.step
-    saga = step.scope.saga
+    saga = step.saga
     once = not attempt.idempotent
     seq = journal.compensating(
         step, attempt.inverse, number, attempt.key, observed=observed, once=once
@@ -256,7 +250,7 @@ def _after_failure(  # noqa: PLR0911 - each way an attempt can end is one line
     if seen.reversed_ is False and returned:
         return _known_not_applied(step, attempt, error, observed=_inverse_quiet(step))
     if attempt.repeats_safely():
-        step.ended_at = step.scope.saga.engine.clock.monotonic()
+        step.ended_at = step.saga.engine.clock.monotonic()
         journal.step_event(
             step, Ev.STEP_COMPENSATION_UNKNOWN, error=error_text(error), repeats=True
         )
@@ -289,7 +283,7 @@ def _known_not_applied(
 
 
 def _unknown(step: Step, error: BaseException, *, running: bool = False) -> Undone:
-    step.ended_at = step.scope.saga.engine.clock.monotonic()
+    step.ended_at = step.saga.engine.clock.monotonic()
     told = error_text(error)
     journal.step_event(step, Ev.STEP_COMPENSATION_UNKNOWN, error=told, running=running)
     return Undone.UNKNOWN
@@ -345,7 +339,7 @@ def _inverse_remaining(step: Step) -> float:
     """Return for how long an attempt at the inverse without an answer may still arrive."""
     if step.doubt < Doubt.OPEN:
         return 0.0
-    engine = step.scope.saga.engine
+    engine = step.saga.engine
     bound = step.tool.settle_after
     if bound is None:
         bound = engine.timing.settle_after
@@ -370,7 +364,7 @@ def _observed(step: Step, attempt: Attempt) -> Protocol[Observation]:
 def _observation(step: Step, attempt: Attempt) -> Call | None:
     """Return the call of the tool's own reconciler, or of the one that has the handler's name."""
     form = step.tool.reconciler
-    engine = step.scope.saga.engine
+    engine = step.saga.engine
     if form is not None:
         args, kwargs = called(form, step.sources())
     else:

@@ -57,9 +57,7 @@ _FALSE = literal(False)
 
 def write(saga: Saga, event: str, payload: Fragment = EMPTY, step: Step | None = None) -> int:
     """Append a record of a saga, its beginning first; return the sequence number."""
-    if saga.fork != FORKS.generation:
-        saga.check_fork()
-    if not saga.begun:
+    if saga.begun_in != FORKS.generation:
         _begin(saga)
     if step is None:
         return saga.engine.wal.append(event, saga=saga.id, epoch=saga.epoch, payload=payload)
@@ -74,10 +72,11 @@ def write(saga: Saga, event: str, payload: Fragment = EMPTY, step: Step | None =
 
 
 def _begin(saga: Saga) -> None:
+    """Record the beginning of a saga, unless it is recorded; refuse in a forked child."""
+    saga.check_fork()
     with saga.lock:
         if saga.begun:
             return
-        saga.check_fork()
         about: dict[str, Any] = {"name": saga.name, "labels": saga.labels}
         if saga.key:
             about["key"] = saga.key
@@ -88,7 +87,7 @@ def _begin(saga: Saga) -> None:
             Ev.SAGA_BEGIN, saga=saga.id, epoch=saga.epoch, payload=_with_salt(payload, saga.salt)
         )
         saga.move(Ev.SAGA_BEGIN)
-        saga.begun = True
+        saga.begun_in = saga.fork
 
 
 def _with_salt(payload: Fragment, salt: bytes) -> Fragment:
@@ -104,7 +103,7 @@ def saga_event(saga: Saga, event: str, **fields: Any) -> int:
 
 
 def _saga_record(saga: Saga, event: str, payload: Fragment) -> int:
-    if not saga.begun:
+    if saga.begun_in != FORKS.generation:
         _begin(saga)
     following = saga_after(saga.state, event)
     seq = write(saga, event, payload)
@@ -133,10 +132,8 @@ def step_list(steps: Collection[str]) -> Fragment:
 def step_record(step: Step, event: str, payload: Fragment) -> int:
     """Append a record of a step and change its state."""
     following = step_after(step.state, event)
-    saga = step.scope.saga
-    if saga.fork != FORKS.generation:
-        saga.check_fork()
-    if not saga.begun:
+    saga = step.saga
+    if saga.begun_in != FORKS.generation:
         _begin(saga)
     seq = saga.engine.wal.append(
         event,
@@ -190,13 +187,13 @@ def refused(step: Step, refusal: RefusedError) -> int:
     """Record that a call was refused before its effect, by what, why, and what would change it."""
     about = {"tool": step.tool.name, "rule": refusal.rule, "reason": refusal.reason}
     payload, _ = masked({**about, "decision": refusal.decision()})
-    return write(step.scope.saga, Ev.STEP_REFUSED, payload, step)
+    return write(step.saga, Ev.STEP_REFUSED, payload, step)
 
 
 def asked(step: Step, request: str, rule: str, reason: str) -> int:
     """Record that people are asked about a call."""
     about = {"tool": step.tool.name, "id": request, "rule": rule, "reason": reason}
-    return write(step.scope.saga, Ev.APPROVAL_ASKED, masked(about)[0], step)
+    return write(step.saga, Ev.APPROVAL_ASKED, masked(about)[0], step)
 
 
 def answered(step: Step, request: str, rule: str, by: str, note: str, *, expired: bool) -> int:
@@ -204,7 +201,7 @@ def answered(step: Step, request: str, rule: str, by: str, note: str, *, expired
     event = Ev.APPROVAL_EXPIRED if expired else Ev.APPROVAL_DECIDED
     about: dict[str, Any] = {"tool": step.tool.name, "id": request, "rule": rule, "note": note}
     payload, _ = masked(about if expired else {**about, "approved": bool(by), "by": by})
-    return write(step.scope.saga, event, payload, step)
+    return write(step.saga, event, payload, step)
 
 
 def intent(step: Step) -> int:
@@ -216,7 +213,7 @@ def intent(step: Step) -> int:
         SagaUnwinding, SagaClosed: its boundary has closed meanwhile.
     """
     fields, faithful = call_fields(step)
-    saga, tool = step.scope.saga, step.tool
+    saga, tool = step.saga, step.tool
     if tool.prepare is not None:
         told = fields["prepared"] = exact(step.prepared, what=f"the prepared data of {tool.name}")
         if type(step.prepared) not in FIXED:
@@ -242,8 +239,8 @@ def intent(step: Step) -> int:
 
 def _while_open(step: Step, event: str, payload: Fragment) -> int:
     """Append an announcement, unless its boundary has closed: none stands behind the end."""
-    saga = step.scope.saga
-    if not saga.begun:
+    saga = step.saga
+    if saga.begun_in != FORKS.generation:
         _begin(saga)
     with saga.lock:
         saga.check_open(step.scope)
@@ -270,7 +267,7 @@ def committed(step: Step, event: str = Ev.STEP_COMMITTED) -> tuple[int, AgentSag
     fields: dict[str, Fragment] = {}
     if step.state is StepState.NEW:
         fields = call_fields(step)[0]
-        if step.scope.saga.engine.gate.records:
+        if step.saga.engine.gate.records:
             fields |= taken(step)
     fields["result"] = result
     if not faithful:

@@ -54,7 +54,7 @@ Verdict = Wait | Ask | BaseException | None
 
 def judged(step: Step) -> Verdict:
     """Judge a step that nobody was asked about; None lets it go on."""
-    gate = step.scope.saga.engine.gate
+    gate = step.saga.engine.gate
     tool = step.tool
     if gate.calm is not None and not tool.asks_human and gate.calm(look=tool.reversible):
         step.call = None
@@ -68,7 +68,7 @@ def judged(step: Step) -> Verdict:
 
 
 def _view(step: Step) -> CallView:
-    tool, saga = step.tool, step.scope.saga
+    tool, saga = step.tool, step.saga
     view = CallView(
         tool.name,
         tool.semantics,
@@ -140,7 +140,7 @@ def rechecked(step: Step, announced: float = math.inf) -> Protocol[BaseException
         step: the step.
         announced: see `CallView`.
     """
-    call, gate = step.call, step.scope.saga.engine.gate
+    call, gate = step.call, step.saga.engine.gate
     if call is None:
         if gate.calm is not None and gate.calm(look=True):
             return None
@@ -153,13 +153,13 @@ def rechecked(step: Step, announced: float = math.inf) -> Protocol[BaseException
 
 def stopped(step: Step) -> BaseException | None:
     """Return what keeps a call from being made that waited for a thread; on that thread."""
-    if step.scope.saga.engine.gate.quiet(look=True) and not step.requests:
+    if step.saga.engine.gate.quiet(look=True) and not step.requests:
         return None
-    return SyncDriver(step.scope.saga.engine).drive(_kept_from_starting(step))
+    return SyncDriver(step.saga.engine).drive(_kept_from_starting(step))
 
 
 def _kept_from_starting(step: Step) -> Protocol[BaseException | None]:
-    stops = step.scope.saga.engine.gate.stops
+    stops = step.saga.engine.gate.stops
     cut = yield from _all_of(stops, step.call or _view(step))
     return (yield from stands(step)) if cut is None and step.requests else cut
 
@@ -182,7 +182,7 @@ def handed_back(step: Step) -> Protocol[None]:
     call = step.call
     if call is None:
         return
-    gate = step.scope.saga.engine.gate
+    gate = step.saga.engine.gate
     giving = getattr(gate.provider, "release", None)
     for request in step.requests:
         if request.covered and giving is not None:
@@ -213,7 +213,7 @@ def told(step: Step, how: str, error: BaseException | None = None) -> Sequence[U
     uses: list[Use] = []
     if call is None:
         return uses
-    for ended in step.scope.saga.engine.gate.endings:
+    for ended in step.saga.engine.gate.endings:
         try:
             use = ended(call, how, error)
         except Exception as trouble:
@@ -232,7 +232,9 @@ def changed(step: Step, *, again: bool = False) -> RefusedError | None:
         again: a further attempt would be made with them; the log holds others, and whoever undoes
             it would go by those.
     """
-    reads = again or step.scope.saga.engine.gate.reads_arguments or step.tool.irreversible
+    if not step.shown and FIXED.issuperset(map(type, step.arguments.values())):
+        return None  # nobody else had their dict, and what is in it cannot change
+    reads = again or step.saga.engine.gate.reads_arguments or step.tool.irreversible
     if not reads and not step.approved_rules:
         return None
     if _as_judged(step):
@@ -247,11 +249,9 @@ def changed(step: Step, *, again: bool = False) -> RefusedError | None:
 
 def _as_judged(step: Step) -> bool:
     """Say whether the arguments are still those of the call, as far as that can be told."""
-    if not step.shown and FIXED.issuperset(map(type, step.arguments.values())):
-        return True  # nobody else had their dict, and what is in it cannot change
     if step.encoded is not None and not step.known_mac:
         return same_arguments(step.encoded, step.arguments)
-    salt = step.scope.saga.salt
+    salt = step.saga.salt
     now = mac(salt, step.arguments)
     # An object without a state never equals itself: it cannot be told whether it changed.
     return now == step.mac or (not step.approved_rules and mac(salt, step.arguments) != now)
@@ -267,14 +267,14 @@ def _anew(step: Step) -> Verdict:
         return judged(step)
     call.asks = None
     try:
-        return step.scope.saga.engine.gate.judge(call)
+        return step.saga.engine.gate.judge(call)
     except Exception as error:
         return _refusal_of(error)
 
 
 def _waited(step: Step, wait: Wait) -> Protocol[Ask | BaseException | None]:
     """Get the answers that controls wait for, until the gate has judged."""
-    call, gate = step.call, step.scope.saga.engine.gate
+    call, gate = step.call, step.saga.engine.gate
     pending: Wait | None = wait
     while pending is not None and call is not None:
         at = pending.at
@@ -355,7 +355,7 @@ def _refused(step: Step, cut: BaseException) -> Protocol[BaseException]:
     """Record a refusal; what is no refusal passes as it came."""
     if not isinstance(cut, RefusedError):
         return cut
-    step.scope.saga.engine.metrics.count("steps_refused")
+    step.saga.engine.metrics.count("steps_refused")
     try:
         seq = journal.refused(step, cut)
     except WALError:

@@ -34,7 +34,7 @@ _NOT_RUN = RuntimeError("it returned an awaitable after it had been given up, wh
 
 def arrived(step: Step, form: Form, ending: Ending) -> None:
     """Take in the real ending of a call that had been given up."""
-    with step.scope.saga.lock:
+    with step.saga.lock:
         if not step.parked:
             step.late = (form, ending)
             return
@@ -44,7 +44,7 @@ def arrived(step: Step, form: Form, ending: Ending) -> None:
 
 def take_kept(step: Step) -> None:
     """Take in an ending that came while the protocol was still giving the call up."""
-    with step.scope.saga.lock:
+    with step.saga.lock:
         kept, step.late = step.late, None
         if kept is None:
             return
@@ -53,7 +53,7 @@ def take_kept(step: Step) -> None:
 
 
 def _take(step: Step, form: Form, ending: Ending) -> None:
-    saga = step.scope.saga
+    saga = step.saga
     try:
         if ending.error is None and calls.pending(ending.value):
             calls.discard(ending.value)
@@ -71,7 +71,7 @@ def _take(step: Step, form: Form, ending: Ending) -> None:
 
 
 def _applied_late(step: Step, ending: Ending) -> None:
-    saga = step.scope.saga
+    saga = step.saga
     saga.engine.metrics.count("late_arrivals")
     applied(step, ending.value)
     _, problem = journal.committed(step, Ev.STEP_LATE)
@@ -99,7 +99,7 @@ def _failed_late(step: Step, form: Form, ending: Ending) -> None:
     if error is None:
         return
     step.error = error
-    step.ended_at = step.scope.saga.engine.clock.monotonic()
+    step.ended_at = step.saga.engine.clock.monotonic()
     last = answered(error, step.tool.no_answer_on, running=False)
     step.answered = step.answered and last
     kind = kind_of(step, form, ending, step.args, step.kwargs)

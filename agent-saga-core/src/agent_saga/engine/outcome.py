@@ -31,18 +31,18 @@ def applied(step: Step, result: Any) -> None:
     step.error = None
     step.running = False
     step.answered = True
-    step.order = step.scope.saga.order()
+    step.order = step.saga.order()
     step.compensation, step.missing = None, ""
     deriver = step.tool.inverse
     if deriver is None:
         if not step.tool.reversible and not step.tool.irreversible:
             step.missing = "the tool declares no inverse"
-            step.scope.saga.engine.metrics.count(STEPS_WITHOUT_INVERSE)
+            step.saga.engine.metrics.count(STEPS_WITHOUT_INVERSE)
         return
     try:
         sources = step.sources(keyed=deriver.asks_key, args=deriver.asks_args)
         inverse = deriver.derive(sources)
-        step.missing = unusable(inverse, step.scope.saga.engine)
+        step.missing = unusable(inverse, step.saga.engine)
     except Exception as error:
         step.missing = f"its inverse could not be derived ({one_line(error)})"
     else:
@@ -73,12 +73,12 @@ def _unfit(fn: Callable[..., Any]) -> str:
 
 
 def _say_missing(step: Step) -> None:
-    step.scope.saga.engine.metrics.count(STEPS_WITHOUT_INVERSE)
+    step.saga.engine.metrics.count(STEPS_WITHOUT_INVERSE)
     log.error(
         "%s took effect and cannot be undone: %s (saga %s, step %s)",
         step.tool.name,
         step.missing,
-        step.scope.saga.id,
+        step.saga.id,
         step.id,
     )
 
@@ -87,7 +87,7 @@ def record_inverse_problem(step: Step, problem: AgentSagaError | None) -> Secret
     """Say that an inverse is kept in memory only; return the error if the caller must see it."""
     if problem is None:
         return None
-    step.scope.saga.engine.metrics.count(INVERSES_UNRECORDED)
+    step.saga.engine.metrics.count(INVERSES_UNRECORDED)
     log.error(
         "the inverse of %s is kept in this process only, so it is lost in a crash: %s To do: %s",
         step.tool.name,

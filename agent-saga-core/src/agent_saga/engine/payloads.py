@@ -72,7 +72,7 @@ def taken(step: Step) -> dict[str, Fragment]:
     call = step.call
     if call is None or call.held is None:
         return {}
-    found = {name: recorded(call) for name, recorded in step.scope.saga.engine.gate.records}
+    found = {name: recorded(call) for name, recorded in step.saga.engine.gate.records}
     return {name: _encoded(facts) for name, facts in found.items() if facts}
 
 
@@ -101,15 +101,13 @@ def inverse_of(inverse: Compensation, tool: str) -> Fragment:
     """
     if inverse.nothing:
         return compose(none=masked(inverse.nothing)[0])
-    if isinstance(inverse.encoded, Fragment):
-        return inverse.encoded
     kwargs = inverse.recorded
     if not isinstance(kwargs, Fragment):  # of a saga that was taken over they are known
         kwargs = inverse.recorded = exact(inverse.kwargs, what=f"{tool}'s inverse: kwargs")
     fields = {"kwargs": kwargs}
     if inverse.handler is not None:
         fields["handler"] = name(inverse.handler)
-        handler = process_handlers().compensators.find(inverse.handler)
+        handler = inverse.bound or process_handlers().compensators.find(inverse.handler)
         if handler is not None and (origin := _origin(handler)):
             fields["from"] = origin
     if inverse.description:
@@ -127,6 +125,8 @@ def _origin(handler: Handler) -> Fragment | None:
 
 def recorded_inverse(inverse: Compensation, tool: str) -> tuple[Fragment, AgentSagaError | None]:
     """Encode an inverse; what cannot be recorded of it is left out, and the reason returned."""
+    if isinstance(inverse.encoded, Fragment):
+        return inverse.encoded, None
     try:
         return inverse_of(inverse, tool), None
     except (SecretLeak, NotRecordable) as error:

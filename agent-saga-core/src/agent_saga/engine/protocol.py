@@ -52,7 +52,7 @@ _APPLIED = Kind.APPLIED.value
 
 def repeated(step: Step, call: Invocation) -> Protocol[Outcome]:
     """Carry out a call that is an earlier step: of the same key, or of the same arguments."""
-    if step.scope.saga.read_only:
+    if step.saga.read_only:
         return read(step, call)
     outcome = yield from earlier(step, call)
     return outcome or (yield from step_protocol(step, again=True))
@@ -60,13 +60,18 @@ def repeated(step: Step, call: Invocation) -> Protocol[Outcome]:
 
 def step_protocol(step: Step, *, again: bool = False) -> Protocol[Outcome]:
     """Carry out one call of a step that was admitted; `again`: it was carried out before."""
-    saga, tool = step.scope.saga, step.tool
+    saga, tool = step.saga, step.tool
     try:
         harmless = step.state is not StepState.UNKNOWN
         cut: BaseException | None = None
         verdict = judged(step)
-        if verdict is not None or tool.prepare is not None or not tool.reversible:
-            cut = yield from _made_ready(step, verdict)
+        try:
+            if verdict is not None or tool.prepare is not None:
+                cut = yield from _made_ready(step, verdict)
+            elif not tool.reversible:
+                cut = yield from _announced(step)
+        except Exception as error:
+            cut = error  # the call did not start; what was taken for it is handed back
         if cut is None and again and tool.reversible:
             cut = _reopened(step)
         if cut is not None:
@@ -93,10 +98,7 @@ def _made_ready(
     if cut is None and step.tool.prepare is not None and not _has_been_ready(step):
         cut = yield from _prepared(step, step.tool.prepare)
     if cut is None and not step.tool.reversible:
-        try:
-            cut = yield from _announced(step)
-        except Exception as error:
-            cut = error  # the call did not start; what was taken for it is handed back
+        cut = yield from _announced(step)
     elif cut is None and step.call is not None:
         cut = (yield from rechecked(step)) or changed(step)
     return cut
@@ -135,8 +137,7 @@ def _prepared(step: Step, form: Form) -> Protocol[BaseException | None]:
 
 def _announced(step: Step) -> Protocol[BaseException | None]:
     """Write the intent, wait until it is durable, look at the switch, check the fence."""
-    saga = step.scope.saga
-    tool = step.tool
+    saga, tool = step.saga, step.tool
     again = step.state is StepState.UNKNOWN
     step.order = None
     step.intent_order = saga.order()

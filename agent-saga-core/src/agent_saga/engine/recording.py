@@ -27,29 +27,23 @@ def committed(step: Step, value: Any) -> tuple[Outcome, int]:
     Returns:
         What the caller gets, and the record that it has to wait for before; 0 for none.
     """
-    saga, tool = step.scope.saga, step.tool
+    saga, tool = step.saga, step.tool
     applied(step, value)
     try:
         seq, problem = journal.committed(step)
-    except WALError as error:
-        return Outcome(error=error), 0
-    step.call = None  # what was judged is of no more use; a saga may hold many steps
-    saga.counts["committed"] += 1
-    raised = None if problem is None else record_inverse_problem(step, problem)
-    outcome = Outcome(value) if raised is None else Outcome(error=raised)
-    try:
+        step.call = None  # what was judged is of no more use; a saga may hold many steps
+        saga.counts["committed"] += 1
+        leak = None if problem is None else record_inverse_problem(step, problem)
         out = saga.engine.wal.hand_over(sync=not tool.reversible)
     except WALError as error:
         return Outcome(error=error), 0
-    if out and (tool.reversible or not _durably(step)):
-        return outcome, 0
-    return outcome, seq
+    outcome = Outcome(value, leak)
+    return (outcome, 0) if out and not _durably(step) else (outcome, seq)
 
 
 def _durably(step: Step) -> bool:
     """Say whether the caller sees the result only when the outcome is durable."""
-    tool = step.tool
-    return not tool.reversible and (tool.durable or step.scope.saga.durable)
+    return (step.tool.durable or step.saga.durable) and not step.tool.reversible
 
 
 def waited(step: Step, outcome: Outcome, seq: int) -> Protocol[Outcome]:
@@ -60,7 +54,7 @@ def waited(step: Step, outcome: Outcome, seq: int) -> Protocol[Outcome]:
 
 def ended(step: Step, error: BaseException, kind: Kind) -> Protocol[Outcome]:
     """Record an ending that was no success, and give its error to the caller."""
-    saga = step.scope.saga
+    saga = step.saga
     try:
         if kind is Kind.NOT_APPLIED:
             step.running = False

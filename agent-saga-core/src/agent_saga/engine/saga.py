@@ -19,7 +19,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from agent_saga.domain import identity
 from agent_saga.domain.lifecycle import STEP_STANDS, SagaState, StepState, saga_after
@@ -37,10 +37,16 @@ if TYPE_CHECKING:
     from agent_saga.errors import SuspendRequested
 
 
+NOWHERE: Final = -1
+"""No fork generation: where a saga has begun of which nothing is recorded."""
+
+
 class Saga:
     """One saga.
 
     Attributes:
+        begun_in: the fork generation in which its beginning was recorded: who looks whether that is
+            the current one sees in one that it has begun and that this is no forked child.
         abandoned: what becomes of the recorded steps of ways that were left: "undo" or "keep", by
             step; forked_at: after which step the last one was, "" before the first; or None.
         calls_made: how many calls of a tool in a scope the recorded run made, where it says so.
@@ -60,7 +66,7 @@ class Saga:
         "abandoned",
         "abort_reason",
         "began",
-        "begun",
+        "begun_in",
         "calls_made",
         "counts",
         "durable",
@@ -112,7 +118,7 @@ class Saga:
         self.fork = fork_generation()
         self.lock = threading.Lock()
         self.state = SagaState.NEW
-        self.begun = False
+        self.begun_in = NOWHERE
         self.began = engine.clock.now_us()
         self.opened = time.monotonic()
         self.root = Scope(self, None, name, (), is_async=is_async)
@@ -143,6 +149,11 @@ class Saga:
     def move(self, event: str) -> None:
         """Change the state as the lifecycle table says."""
         self.state = saga_after(self.state, event)
+
+    @property
+    def begun(self) -> bool:
+        """Whether its beginning is recorded."""
+        return self.begun_in != NOWHERE
 
     @property
     def ended(self) -> bool:

@@ -63,7 +63,7 @@ def quiet(step: Step) -> bool:
 
 
 def _remaining(step: Step) -> float:
-    engine = step.scope.saga.engine
+    engine = step.saga.engine
     bound = step.tool.settle_after
     if bound is None:
         bound = engine.timing.settle_after
@@ -78,7 +78,7 @@ def wait_until_quiet(step: Step) -> Protocol[BaseException | None]:
         "%s gave no answer; waiting %.1f s until it can no longer arrive (saga %s)",
         step.tool.name,
         _remaining(step),
-        step.scope.saga.id,
+        step.saga.id,
     )
     while not quiet(step):
         cut: BaseException | None = yield Sleep(max(_remaining(step), 0.001))
@@ -89,7 +89,7 @@ def wait_until_quiet(step: Step) -> Protocol[BaseException | None]:
 
 def _asked(step: Step, prober: Form) -> Protocol[ProbeAnswer | BaseException]:
     """Ask a prober; return its answer, or what cut the question short."""
-    timing = step.scope.saga.engine.timing
+    timing = step.saga.engine.timing
     args, kwargs = called(prober, step.sources())
     ending: Ending = yield Call(
         prober.fn,

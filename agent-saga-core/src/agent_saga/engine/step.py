@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from agent_saga.engine.in_hand import InHand
     from agent_saga.engine.inverse import Attempt
     from agent_saga.engine.requests import Ending
+    from agent_saga.engine.saga import Saga
     from agent_saga.engine.scope import Scope
     from agent_saga.engine.tool import Tool
     from agent_saga.engine.wrap import Invocation
@@ -63,7 +64,7 @@ class Step(Struct, eq=False):
     """One tool call.
 
     Attributes:
-        scope, tool, key, id, generation: which call it is.
+        saga, scope, tool, key, id, generation: which call it is.
         arguments: by name, as recorded and judged; args, kwargs: as they are passed on.
         encoded, faithful: the arguments as the log will hold them, as they were at the call, and
             whether they come back equal; None when that was given up.
@@ -98,6 +99,7 @@ class Step(Struct, eq=False):
         inner: the steps that were made within its calls, where it may be called again; or None.
     """
 
+    saga: Saga
     scope: Scope
     tool: Tool
     key: identity.StepKey
@@ -168,7 +170,7 @@ class Step(Struct, eq=False):
         """The arguments' MAC, which finds a blind retry; worked out when it is first asked for."""
         encoded = self.encoded  # read first: who gives it up has set the MAC before
         if not self.known_mac and encoded is not None:
-            self.known_mac = mac_of(self.scope.saga.salt, encoded)
+            self.known_mac = mac_of(self.saga.salt, encoded)
         return self.known_mac
 
     def give_up_encoded(self) -> None:
@@ -186,7 +188,7 @@ class Step(Struct, eq=False):
 
     def idempotency_key(self, purpose: str = identity.FORWARD) -> str:
         """Return the key that is the same for every attempt at this purpose of this step."""
-        return identity.idempotency_key(self.scope.saga.id, self.id, self.generation, purpose)
+        return identity.idempotency_key(self.saga.id, self.id, self.generation, purpose)
 
     def effect_key(self, purpose: str = identity.FORWARD) -> Any:
         """Return the key that the effect itself has: the caller's own, else that of this step."""

@@ -281,12 +281,12 @@ class Unwinding:
 
     def _run(self, step: Step, inverse: Compensation) -> Protocol[BaseException | None]:
         undone, error = yield from self._tried(step, inverse)
+        if undone is Undone.COMPENSATED:
+            self._list(self.report.compensated, step, _how_known(step, inverse))
+            return None
         if undone is Undone.CUT:
             return error
         self.done.add(step.id)
-        if undone is Undone.COMPENSATED:
-            self.report.compensated.append(step.line(_how_known(step, inverse)))
-            return None
         word = "failed" if undone is Undone.FAILED else "may or may not have succeeded"
         self.report.failed.append(step.line(f"its inverse {word}", error))
         if error is not None and not isinstance(error, Exception):

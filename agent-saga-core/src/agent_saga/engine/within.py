@@ -40,7 +40,7 @@ def made_effects(step: Step) -> bool:
             "again (saga %s, step %s)",
             step.tool.name,
             names,
-            step.scope.saga.id,
+            step.saga.id,
             step.id,
         )
     return bool(again)
@@ -49,4 +49,4 @@ def made_effects(step: Step) -> bool:
 def _is_made_again(inner: Step, step: Step) -> bool:
     if inner.tool.reversible or inner.state in _NOTHING:
         return False
-    return not (inner.keyed and inner.scope.saga is step.scope.saga)
+    return not (inner.keyed and inner.saga is step.saga)

@@ -345,8 +345,7 @@ class Invocation(Struct, eq=False):
             if within is not None:
                 reset(WITHIN, within)
         held = driver.interrupts
-        kept = held.taken() if held is not None and held.kept else None
-        if kept is not None:
+        if held is not None and held.kept and (kept := held.taken()) is not None:
             raise kept
         if outcome.error is not None:
             raise leaving(outcome.error, step)

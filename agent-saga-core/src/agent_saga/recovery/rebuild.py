@@ -63,7 +63,7 @@ def rebuilt(engine: Engine, found: Found, epoch: int, *, dead_since: float) -> S
     saga = Saga(engine, found.view.name, is_async=False)
     saga.id = found.id
     saga.epoch = epoch
-    saga.begun = True
+    saga.begun_in = saga.fork
     saga.began, saga.opened = found.view.began, -math.inf
     scopes: dict[tuple[str, ...], Scope] = {(): saga.root}
     for record in found.effective.records:
@@ -148,6 +148,7 @@ def _new_step(
     recorded = facts.get("args")
     arguments = recorded if isinstance(recorded, dict) else {}
     step = Step(
+        saga,
         _scope(saga, scopes, path),
         recorded_tool(saga.engine, facts),
         key,
@@ -307,20 +308,20 @@ def _goes_another_way(step: Step, facts: Facts) -> None:
 
 def _begins(step: Step, facts: Facts) -> None:
     """An announced effect, perhaps of a new generation: what was known before does not count."""
-    step.order, step.intent_order = None, step.scope.saga.order()
+    step.order, step.intent_order = None, step.saga.order()
     step.compensation, step.undo_since, step.missing = None, None, ""
     step.undo_tries = 0
     step.spent = step.fell_back = False
     if isinstance(facts.get("args"), dict):
         step.arguments = facts["args"]
-        step.known_mac = _mac(step.scope.saga, facts, facts["args"])
-    step.scope.saga.abandoned.pop(step.id, None)  # it runs again, on the way that is taken now
+        step.known_mac = _mac(step.saga, facts, facts["args"])
+    step.saga.abandoned.pop(step.id, None)  # it runs again, on the way that is taken now
     step.prepared = facts.get("prepared")
     step.provisional = _inverse(step, facts.get("provisional"))
 
 
 def _took_effect(step: Step, facts: Facts) -> None:
-    step.order = step.scope.saga.order()
+    step.order = step.saga.order()
     step.result = facts.get("result")
     step.replayable = facts.get("replayable") is not False
     step.answered = True
@@ -333,7 +334,7 @@ def _undoing(step: Step, record: Record, facts: Facts) -> None:
         step.compensation = _inverse(step, facts.get("inverse"))
     _count_try(step)
     if step.undo_since is None:
-        step.undo_since = _since(step.scope.saga, record)
+        step.undo_since = _since(step.saga, record)
 
 
 def _count_try(step: Step) -> None:

@@ -188,7 +188,7 @@ def _acted(place: Place, claim: Claimed, dead_since: float) -> Recovered:
 def bare(place: Place, claim: Claimed) -> Saga:
     """Return a saga without steps, to record something of it as a whole."""
     saga = Saga(place.engine, claim.found.view.name, is_async=False)
-    saga.id, saga.epoch, saga.begun = claim.found.id, claim.epoch, True
+    saga.id, saga.epoch, saga.begun_in = claim.found.id, claim.epoch, saga.fork
     view = claim.found.view
     saga.state, saga.only, saga.undo_to = view.state, view.undo_only, view.undo_to
     return saga

@@ -116,7 +116,7 @@ class Lineage:
         scopes = self._own_scopes(step.scope)
         if scopes is None or any(scope.state not in _PART for scope in scopes):
             return False
-        return self.checkpoint(step, step.scope.saga) in self.done
+        return self.checkpoint(step, step.saga) in self.done
 
     def checkpoint(self, step: Step, saga: Saga) -> str:
         """Return the checkpoint that a step's superstep began with, or an empty string.
