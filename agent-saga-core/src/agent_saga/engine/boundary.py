@@ -368,7 +368,9 @@ class Boundary:
         error: BaseException | None,
     ) -> bool:
         self._ended(scope, report)
-        log.log(logging.INFO if report.clean else logging.ERROR, "%s", report.headline())
+        level = logging.INFO if report.clean else logging.ERROR
+        if log.isEnabledFor(level):
+            log.log(level, "%s", report.headline())
         if self.options.reraise or not isinstance(failure, Exception):
             annotated(failure, report)
             if failure is error:
