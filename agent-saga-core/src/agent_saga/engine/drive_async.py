@@ -366,7 +366,8 @@ async def drive_shielded(engine: Engine, protocol: Protocol[T]) -> tuple[T, Base
     Returns:
         The protocol's result, and the cancellation that came meanwhile, or None.
     """
-    task = asyncio.ensure_future(AsyncDriver(engine).drive(protocol))
+    driver = AsyncDriver(engine)
+    task = _started(driver.loop, driver.drive(protocol))
     cut: BaseException | None = None
     while not task.done():
         try:
