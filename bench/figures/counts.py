@@ -57,7 +57,7 @@ def _undone(w: Work) -> Figure:
     """Count the calls for each undone step, on its caller's thread; locks as for a step."""
     few, many = (_unwound(w, steps) for steps in (STEPS, 2 * STEPS))
     each = (many - few) / STEPS
-    return Figure(GROUP, "undone step, sync: calls", each, "", 74, kind="counter")
+    return Figure(GROUP, "undone step, sync: calls", each, "", 75, kind="counter")
 
 
 def _unwound(w: Work, steps: int) -> float:

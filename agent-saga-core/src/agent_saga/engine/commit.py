@@ -83,7 +83,7 @@ def commit(saga: Saga) -> Protocol[Committed]:
             saga,
             Ev.SAGA_COMMITTED,
             unsettled=[line.step for line in report.unsettled],
-            counts=dict(saga.counts),
+            counts={"committed": saga.committed} if saga.committed else {},
         )
         cut = yield Durable(seq)
         if isinstance(cut, WALError):

@@ -97,11 +97,11 @@ class SyncDriver:
     def _answer(self, request: Any) -> Any:
         kind, wal = type(request), self.engine.wal
         try:
-            if kind is HandedOver:
+            if kind is Durable:
+                wal.wait_durable(request.seq)
+            elif kind is HandedOver:
                 if request.asked or not wal.hand_over(sync=request.sync):
                     wal.drain()
-            elif kind is Durable:
-                wal.wait_durable(request.seq)
             elif kind is Sleep:
                 self._sleep(request.seconds)
             elif kind is StepEnded:

@@ -32,7 +32,7 @@ def committed(step: Step, value: Any) -> tuple[Outcome, int]:
     try:
         seq, problem = journal.committed(step)
         step.call = None  # what was judged is of no more use; a saga may hold many steps
-        saga.counts["committed"] += 1
+        saga.committed += 1
         leak = None if problem is None else record_inverse_problem(step, problem)
         out = saga.engine.wal.hand_over(sync=not tool.reversible)
     except WALError as error:

@@ -17,7 +17,6 @@ import operator
 import os
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,6 +48,7 @@ class Saga:
             the current one sees in one that it has begun and that this is no forked child.
         abandoned: what becomes of the recorded steps of ways that were left: "undo" or "keep", by
             step; forked_at: after which step the last one was, "" before the first; or None.
+        committed: how many calls took effect here, as far as they said so.
         calls_made: how many calls of a tool in a scope the recorded run made, where it says so.
         names: gives a call without a key one, from its tool and its arguments' MAC; None for none.
         undoings: what undoes it, or savepoints of it, now.
@@ -68,7 +68,7 @@ class Saga:
         "began",
         "begun_in",
         "calls_made",
-        "counts",
+        "committed",
         "durable",
         "engine",
         "epoch",
@@ -126,7 +126,7 @@ class Saga:
         self.keyed: dict[identity.StepKey, Step] = {}
         self.unsettled: dict[str, Step] = {}
         self.order = itertools.count(1).__next__
-        self.counts: Counter[str] = Counter()
+        self.committed = 0
         self.report: RollbackReport | None = None
         self.released = False
         self.abort_reason: str | None = None
@@ -198,8 +198,8 @@ class Saga:
             self.check_open(parent)
         with self.lock:
             label = name or "savepoint"
-            parent.ordinals[label] += 1
-            path = (*parent.path, f"{label}#{parent.ordinals[label]}")
+            ordinal = parent.ordinals[label] = parent.ordinals.get(label, 0) + 1
+            path = (*parent.path, f"{label}#{ordinal}")
             scope = self._recorded_scope(path, is_async=is_async)
             recorded = scope is not None
             if scope is None:

@@ -9,7 +9,6 @@ Rules of this part:
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from agent_saga.domain import identity
@@ -67,7 +66,7 @@ class Scope:
         self.state = ScopeState.NEW
         self.children: list[Scope] = []
         self.calls: dict[str, identity.Ordinals] = {}
-        self.ordinals: Counter[str] = Counter()
+        self.ordinals: dict[str, int] = {}
         self.unawaited: dict[int, Any] = {}
         self.report: RollbackReport | None = None
         self.entered_from: Scope | None = None
