@@ -434,12 +434,16 @@ def test_what_a_prober_says_settles_an_unknown_step(mode, kit, world, answer, lo
     assert (world.standing == []) is settles
 
 
+SAYS_NO = {"prober": lambda args: NotApplied(), "settle_after": 60.0}
+"""A prober's "no" that is not final, also on a machine that pauses for a while."""
+
+
 @pytest.mark.guarantee("PROBE-1")
 def test_a_committing_boundary_does_not_believe_a_no_that_is_not_final(mode, kit, world):
     def pay(amount):
         raise ConnectionError("the answer was lost")
 
-    tool = kit.safe_tool(mode.fn(pay), "COMPENSABLE", prober=lambda args: NotApplied())
+    tool = kit.safe_tool(mode.fn(pay), "COMPENSABLE", **SAYS_NO)
 
     async def body(saga):
         with contextlib.suppress(ConnectionError):
@@ -455,7 +459,7 @@ def test_an_error_raised_from_a_lost_connection_is_no_answer(mode, kit, world):
         except ConnectionResetError as error:
             raise RuntimeError("payment failed") from error
 
-    tool = kit.safe_tool(mode.fn(pay), "COMPENSABLE", prober=lambda args: NotApplied())
+    tool = kit.safe_tool(mode.fn(pay), "COMPENSABLE", **SAYS_NO)
 
     async def body(saga):
         with contextlib.suppress(RuntimeError):
@@ -471,9 +475,7 @@ def test_what_the_author_lists_is_no_answer(mode, kit):
     def pay(amount):
         raise Gone
 
-    tool = kit.safe_tool(
-        mode.fn(pay), "COMPENSABLE", prober=lambda args: NotApplied(), no_answer_on=Gone
-    )
+    tool = kit.safe_tool(mode.fn(pay), "COMPENSABLE", **SAYS_NO, no_answer_on=Gone)
 
     async def body(saga):
         with contextlib.suppress(Gone):
@@ -495,7 +497,7 @@ def test_one_attempt_without_an_answer_keeps_the_step_from_being_answered(mode, 
     tool = kit.safe_tool(
         mode.fn(pay),
         "COMPENSABLE",
-        prober=lambda args: NotApplied(),
+        **SAYS_NO,
         retry=RetryPolicy(1, base_delay=0, retry_on=ConnectionError),
     )
 
@@ -535,7 +537,7 @@ def test_the_setting_release_leaves_a_saga_to_recovery_instead_of_waiting(
         world.charge(amount)
         raise ConnectionError("the answer was lost")
 
-    tool = kit.safe_tool(mode.fn(pay), "COMPENSABLE", prober=lambda args: NotApplied(), name="p")
+    tool = kit.safe_tool(mode.fn(pay), "COMPENSABLE", **SAYS_NO, name="p")
 
     async def body(saga):
         await mode.call(tool, 5)
