@@ -47,9 +47,9 @@ def _steps(w: Work) -> list[Figure]:
         for _ in range(2 * MERGED):  # what counts as in a process that has run for a while
             w.look_sync(**ARGUMENTS)
         return [
-            *_way("REVERSIBLE step, sync", lambda: w.look_sync(**ARGUMENTS), 67, 6),
+            *_way("REVERSIBLE step, sync", lambda: w.look_sync(**ARGUMENTS), 66.1, 6),
             # Its locks are no counter: the flusher, which it waits for, takes some of them or not.
-            _way("COMPENSABLE step, sync", lambda: w.charge_sync(**ARGUMENTS), 121, 0)[0],
+            _way("COMPENSABLE step, sync", lambda: w.charge_sync(**ARGUMENTS), 115, 0)[0],
         ]
 
 
@@ -58,7 +58,7 @@ def _undone(w: Work) -> Figure:
     # The least of three: meanwhile the log may go on in another segment.
     few, many = (min(_unwound(w, n) for _ in range(3)) for n in (STEPS, 2 * STEPS))
     each = (many - few) / STEPS
-    return Figure(GROUP, "undone step, sync: calls", each, "", 75, kind="counter")
+    return Figure(GROUP, "undone step, sync: calls", each, "", 74, kind="counter")
 
 
 def _unwound(w: Work, steps: int) -> float:
