@@ -15,7 +15,6 @@ from __future__ import annotations
 import sqlite3
 import weakref
 from collections.abc import Callable
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -131,10 +130,6 @@ class _Read(Struct):
     default: Any
 
 
-_durable: Final = attrgetter("request.durable")
-_deadline: Final = attrgetter("deadline")
-
-
 def _write(keys: Sequence[str], rule: Rule[Any], *, durable: bool) -> _Write:
     return _Write(tuple([check_key(key) for key in keys]), rule, durable)
 
@@ -196,6 +191,10 @@ class _Service:
 
     def _write(self, jobs: list[Job[Any]]) -> None:
         begun: list[Job[Any]] = []
+        durable, deadline = False, 0.0
+        for job in jobs:
+            durable = durable or job.request.durable
+            deadline = max(deadline, job.deadline)
 
         def apply_all(connection: sqlite3.Connection) -> None:
             for job in jobs:
@@ -204,11 +203,7 @@ class _Service:
                     self._apply(connection, job)
 
         try:
-            self._file.write(
-                apply_all,
-                durable=any(map(_durable, jobs)),
-                deadline=max(map(_deadline, jobs)),
-            )
+            self._file.write(apply_all, durable=durable, deadline=deadline)
         except AgentSagaError as error:
             for job in jobs:
                 job.fail(type(error)(error.message, fix=error.fix))

@@ -14,7 +14,7 @@ from __future__ import annotations
 import random
 import sqlite3
 import time
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agent_saga.errors import StateError, StateUnavailable
 
@@ -80,11 +80,12 @@ def explain(error: sqlite3.Error, path: Path) -> StateError:
     return StateError(f"The state store {path} {what}: {error}.", fix=fix)
 
 
-def until_free(action: Callable[[], T], *, deadline: float, path: Path) -> T:
+def until_free(action: Callable[..., T], *args: Any, deadline: float, path: Path) -> T:
     """Try an action until no other connection is in its way.
 
     Args:
         action: what to try; it changed nothing when SQLite says that it is busy.
+        args: what to call it with.
         deadline: the end of waiting, on the monotonic clock; there is always one try.
         path: the file, for the message.
 
@@ -93,7 +94,7 @@ def until_free(action: Callable[[], T], *, deadline: float, path: Path) -> T:
     """
     while True:
         try:
-            return action()
+            return action(*args)
         except sqlite3.OperationalError as error:
             if not busy(error):
                 raise

@@ -14,7 +14,6 @@ Rules of this part:
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import sqlite3
 import stat
@@ -122,8 +121,8 @@ class SQLiteFile:
             if level != self._synchronous:
                 connection.execute(f"PRAGMA synchronous = {level}")
                 self._synchronous = level
-            begin = functools.partial(connection.execute, "BEGIN IMMEDIATE")
-            until_free(begin, deadline=deadline, path=self.path)
+            begin = "BEGIN IMMEDIATE"
+            until_free(connection.execute, begin, deadline=deadline, path=self.path)
             try:
                 self._check_identity()
                 action(connection)

@@ -54,7 +54,7 @@ def asking(limit: Limit, scope: str, amount: Number) -> Asked:
     return Asked(_key(limit.name, scope), limit, scope, amount, _label(scope))
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=1024)
 def _as_record(one: SharedTaken) -> Fragment:
     amount = "" if one.amount is None else text_of(one.amount)
     return masked([one.key, amount, one.window, one.scope])[0]
