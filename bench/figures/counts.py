@@ -114,10 +114,10 @@ def _ways(w: Work) -> list[Figure]:
         "a record, appended": (append, 2, 1),
         "a record, appended and written": (out, 13.1, 3),
         "the fence, looked at": (look, 5, 0),
-        "a transaction, on its caller's thread": (transact, 10, 1),
+        "a transaction, on its caller's thread": (transact, 8, 1),
     }
     private = way_elsewhere(transact)  # the store's thread starts with it
-    told = _told("a transaction, on the store's thread", private, 23.1, 1.1)
+    told = _told("a transaction, on the store's thread", private, 22.1, 1.1)
     for what, (piece, calls, locks) in limits.items():
         told += _way(what, piece, calls, locks)
     store.close()
