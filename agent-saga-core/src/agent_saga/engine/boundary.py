@@ -156,14 +156,16 @@ class Boundary:
         """Make the scope outside current again, whatever order boundaries are left in.
 
         Interleaved generators leave an outer boundary before an inner one. What is current in
-        another context, as when a coroutine is closed, stays.
+        another context, as when a coroutine is closed, stays; so does, in a task that an outer
+        boundary began, that boundary when it was left: no further call belongs anywhere there.
         """
         scope, current = self.scope, current_scope.get()
         if scope is None:
             return
         scope.left = True
         if current is not None and current.saga is scope.saga and current.within(scope):
-            current_scope.set(scope.outside())
+            current_scope.set(scope.entered_from)
+            left_behind(current_scope)
         left_before = scope.entered_from is not None and scope.entered_from.left
         if left_before:
             outer = current_scope.get()

@@ -1,7 +1,8 @@
 """Making one call of the user's code on the current thread, and reading what came back.
 
 A generator that comes back has not run: it is drained, here for plain ones and on the loop for
-asynchronous ones. An awaitable is handed to the driver, which knows where it may run.
+asynchronous ones; so is what `map` and its like return. An awaitable is handed to the driver, which
+knows where it may run. What comes of one may not have run either, where an `await` was forgotten.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import AsyncIterator
+from itertools import starmap
 from typing import Any, Final
 
 from agent_saga.engine import interrupts
@@ -19,12 +21,17 @@ PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes, dict, list, 
 """Types of values that are never pending; looking at them first is much quicker."""
 
 
+_LAZY: Final = (types.GeneratorType, map, filter, starmap)
+UNRUN: Final = frozenset({types.CoroutineType, types.AsyncGeneratorType, *_LAZY})
+"""Types of values that nothing has run yet, also where an awaitable has brought them."""
+
+
 @interrupts.user_code
 def make(call: Call) -> Ending:
     """Make the call; never raises."""
     try:
         value = call.fn(*call.args, **call.kwargs)
-        if isinstance(value, types.GeneratorType):
+        if isinstance(value, _LAZY):
             value = list(value)
     except BaseException as error:
         return Ending(error=error)
@@ -52,7 +59,17 @@ async def finished(value: Any) -> Any:
     """Await an awaitable, or drain an asynchronous generator into a list."""
     if isinstance(value, AsyncIterator):
         return [item async for item in value]
-    return await value
+    return await run(await value)
+
+
+async def run(value: Any) -> Any:
+    """Run what an awaitable has brought, as long as nothing has run it; return what comes of it."""
+    while type(value) in UNRUN:
+        if isinstance(value, _LAZY):
+            value = list(value)
+        else:
+            value = await finished(value)
+    return value
 
 
 def discard(value: Any) -> None:

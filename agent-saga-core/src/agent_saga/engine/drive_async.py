@@ -81,7 +81,10 @@ class AsyncDriver:
                         answer = await self._wait(request)
                     elif request.is_async and request.timeout is None and self.cut is None:
                         try:
-                            answer = Ending(await request.fn(*request.args, **request.kwargs))
+                            value = await request.fn(*request.args, **request.kwargs)
+                            if type(value) in calls.UNRUN:
+                                value = await calls.run(value)
+                            answer = Ending(value)
                         except GeneratorExit:
                             raise
                         except BaseException as error:
@@ -231,9 +234,12 @@ class AsyncDriver:
 
     async def _finished(self, coroutine: Coroutine[Any, Any, Any]) -> Ending:
         try:
-            return Ending(await coroutine)
+            value = await coroutine
+            if type(value) in calls.UNRUN:
+                value = await calls.run(value)
         except BaseException as error:
             return self._raised(error)
+        return Ending(value)
 
     def _raised(self, error: BaseException) -> Ending:
         """Return the ending of a call in this task; what was meant for the caller is kept."""
@@ -246,7 +252,7 @@ class AsyncDriver:
     ) -> Ending:
         """Run a coroutine in a task of its own, and give it up when it does not end in time."""
         end = self.loop.time() + timeout
-        task = _started(self.loop, kept(coroutine))
+        task = _started(self.loop, kept(coroutine, unrun=False))
         if task.done() and not _is_cancelled():
             return _ending_of(task, None)
         try:

@@ -27,7 +27,7 @@ from agent_saga.domain import identity
 from agent_saga.domain.compensation import Compensation
 from agent_saga.domain.doubt import OBSERVED, Doubt
 from agent_saga.domain.lifecycle import StepState
-from agent_saga.domain.outcomes import Observation, read_observation
+from agent_saga.domain.outcomes import CannotTell, Observation, read_observation
 from agent_saga.domain.records import Ev
 from agent_saga.engine import journal
 from agent_saga.engine.derive import called
@@ -217,8 +217,11 @@ def _succeeded(ending: Ending) -> bool:
     return ending.error is None and (ending.value is None or _denied(ending.value) is None)
 
 
-def _denied(answer: object) -> NotApplied | None:
-    """Return what a handler says by its answer if it is that the inverse did not take effect."""
+def _denied(answer: object) -> Exception | None:
+    """Return what a handler says by its answer if it is not that the inverse took effect."""
+    if isinstance(answer, CannotTell):
+        why = answer.reason or "it did not say why"
+        return CompensationError(f"The handler cannot tell whether it took effect: {why}.")
     if isinstance(answer, Observation) and answer.reversed_ is False:
         return NotApplied("the handler itself observed that it does not hold")
     if answer is NotApplied:
@@ -255,7 +258,7 @@ def _after_failure(  # noqa: PLR0911 - each way an attempt can end is one line
             step, Ev.STEP_COMPENSATION_UNKNOWN, error=error_text(error), repeats=True
         )
         return None
-    if not returned:
+    if not returned or ending.error is None:
         return _unknown(step, error)
     journal.step_event(step, Ev.STEP_COMPENSATION_FAILED, error=error_text(error))
     return Undone.FAILED

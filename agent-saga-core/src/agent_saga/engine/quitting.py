@@ -16,6 +16,7 @@ import contextlib
 from collections.abc import Awaitable
 from typing import Any, Final
 
+from agent_saga.engine.calls import run
 from agent_saga.engine.endings import origins
 from agent_saga.engine.requests import Ending
 
@@ -58,9 +59,15 @@ def ending_behind(error: BaseException) -> BaseException | None:
     return next(found, None)
 
 
-async def kept(awaitable: Awaitable[Any]) -> Any:
-    """Await what runs in a task of its own; what would end the program is its `Ending`."""
+async def kept(awaitable: Awaitable[Any], *, unrun: bool = True) -> Any:
+    """Await what runs in a task of its own; what would end the program is its `Ending`.
+
+    Args:
+        awaitable: what runs.
+        unrun: what comes of it may still be to be run; else it is run too.
+    """
     try:
-        return await awaitable
+        value = await awaitable
+        return value if unrun else await run(value)
     except ENDS_THE_PROGRAM as error:
         return Ending(error=error)

@@ -77,13 +77,6 @@ class Scope:
         """Say whether this scope is the given one or lies inside it."""
         return self.path[: len(scope.path)] == scope.path
 
-    def outside(self) -> Scope | None:
-        """Return the innermost scope round its boundary that was not left yet."""
-        outer = self.entered_from
-        while outer is not None and outer.left:
-            outer = outer.entered_from
-        return outer
-
     def subtree(self) -> list[Scope]:
         """Return this scope and every scope inside it."""
         return [self, *[s for child in self.children for s in child.subtree()]]

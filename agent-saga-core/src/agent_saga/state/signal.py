@@ -147,10 +147,13 @@ class FileSignal:
             ) from error
 
     def _unreadable(self, error: Exception) -> StateError:
-        return StateError(
-            f"The signal {self.path} cannot be read: {error}.",
-            fix="Look who changed it; nothing but agent-saga writes it.",
-        )
+        fix = "Look who changed it; nothing but agent-saga writes it."
+        if isinstance(error, NotADirectoryError):
+            fix = (
+                f"Part of the path '{self.path.parent}' is a plain file: rename that file, or "
+                "choose another directory (AGENT_SAGA_WAL, or wal=…)."
+            )
+        return StateError(f"The signal {self.path} cannot be read: {error}.", fix=fix)
 
 
 _signals: Final = Beside(

@@ -36,6 +36,7 @@ __all__ = [
     "make_log_directory",
     "mark_poisoned",
     "short_write",
+    "way_out",
     "write_all",
 ]
 
@@ -80,6 +81,13 @@ def make_log_directory(port: OsPort, path: str, *, force: bool) -> None:
         raise cannot_begin(path, error) from error
 
 
+def way_out(error: OSError, usual: str) -> str:
+    """Return what to do about a refusal of the operating system; `usual` where it is no other."""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return "Close files that are not needed, or let this process have more (ulimit -n)."
+    return usual
+
+
 def cannot_begin(path: str, error: OSError) -> WALFull | WALPathError:
     """What to say when the operating system does not let a log begin."""
     if error.errno in _NO_ROOM:
@@ -89,7 +97,9 @@ def cannot_begin(path: str, error: OSError) -> WALFull | WALPathError:
         )
     return WALPathError(
         f"The log's directory {path!r} cannot be used: {error}.",
-        fix="Choose a directory that this process may write to (AGENT_SAGA_WAL, or wal=…).",
+        fix=way_out(
+            error, "Choose a directory that this process may write to (AGENT_SAGA_WAL, or wal=…)."
+        ),
     )
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from agent_saga.errors import WALFull
 from agent_saga.observe.logger import logger
-from agent_saga.wal.directory import short_write, write_all
+from agent_saga.wal.directory import short_write, way_out, write_all
 from agent_saga.wal.waiters import stalled
 from agent_saga.wal.worker import Worker
 
@@ -222,7 +222,7 @@ class Segments:
         except OSError as error:
             raise WALFull(
                 f"There is no room for the log to grow ({error}); the call was refused.",
-                fix=f"Free space on the disk of {self._folder!r}.",
+                fix=way_out(error, f"Free space on the disk of {self._folder!r}."),
             ) from error
 
     # --- writing ----------------------------------------------------------------------------------
