@@ -23,6 +23,7 @@ from agent_saga.observe.metrics import process_metrics
 from agent_saga.plugins.process import process_plugins
 from agent_saga.plugins.registry import process_handlers
 from agent_saga.runtime.composition import Runtime
+from agent_saga.wal.lock import WHOLE_WRITER
 
 
 class Status:
@@ -92,6 +93,11 @@ def _log(runtime: Runtime, status: Status) -> None:
     status.facts["log"] = wal.address
     status.facts["durability"] = capabilities.durability
     wal.probe()
+    if wal.is_fenced(WHOLE_WRITER, 1):
+        status.blockers.append(
+            "the lock of this process on its log was removed or replaced, so every step is "
+            "refused: start this program again, and leave the files in the log's folder alone"
+        )
     if not capabilities.survives_kill:
         status.warnings.append(
             f"the log ({wal.address}) is in memory: nothing can be undone after a crash"
