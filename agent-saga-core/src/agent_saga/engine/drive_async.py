@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import sys
 from collections.abc import Callable, Coroutine
 from types import CoroutineType
@@ -283,7 +282,6 @@ class AsyncDriver:
     async def _pooled(self, call: Call) -> Ending:
         loop = self.loop
         done: asyncio.Future[Ending] = loop.create_future()
-        context = contextvars.copy_context()
 
         def finish(ending: Ending) -> None:
             try:
@@ -292,7 +290,7 @@ class AsyncDriver:
                 if call.late is not None:
                     call.late(ending)
 
-        job = self.engine.pool.submit(lambda: context.run(calls.in_its_turn, call), finish)
+        job = self.engine.pool.submit(lambda: calls.in_its_turn(call), finish)
         try:
             async with asyncio.timeout(call.timeout):
                 ending = await done

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import threading
 import time
 from collections.abc import Iterator
@@ -190,14 +189,13 @@ class SyncDriver:
     def _pooled(self, call: Call, timeout: float) -> Ending:
         done = threading.Event()
         endings: list[Ending] = []
-        context = contextvars.copy_context()
 
         def finish(ending: Ending) -> None:
             endings.append(ending)
             done.set()
 
         make = _made_whole if self.shielded else calls.in_its_turn
-        job = self.engine.pool.submit(lambda: context.run(make, call), finish)
+        job = self.engine.pool.submit(lambda: make(call), finish)
         error = self._waited(call, done, timeout)
         if error is None:
             ending = endings[0]

@@ -6,8 +6,10 @@ Rules of this part:
 - A job that nobody waits for any more (its call was given up) does not count against the bound, so
   hanging tools cannot starve the others. When it ends after all, its thread ends too, so that the
   bound holds.
-- A thread that waits for jobs of its own (a tool that runs an agent of its own) does not count
-  against the bound meanwhile: else as many such tools as there are threads would wait for ever.
+- A thread that waits for jobs of its own (a tool that runs an agent of its own, or has an event
+  loop call other tools) does not count against the bound meanwhile: else as many such tools as
+  there are threads would wait for ever. What a job asks for is known by its context, which goes
+  along to a loop. Of a job that nobody waits for that is not known: with it, a thread more may run.
 - Giving a job up is atomic: either it had not started and never will, or it had ended and its
   ending is used, or it is running and its ending goes to `late`.
 - A forked child starts with an empty pool. A thread that forked within its job and comes back in
@@ -17,6 +19,7 @@ Rules of this part:
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -37,26 +40,26 @@ class _State(Enum):
 
 
 class _Asking:
-    """What a thread of a pool waits for.
+    """What a job of a pool may wait for.
 
     Attributes:
-        jobs: how many jobs that it has submitted have not ended.
+        pool: whose job it is.
+        jobs: how many jobs that it has asked for have not ended.
+        over: it has ended itself.
     """
 
-    __slots__ = ("jobs",)
+    __slots__ = ("jobs", "over", "pool")
 
-    def __init__(self) -> None:
+    def __init__(self, pool: ToolPool) -> None:
+        self.pool = pool
         self.jobs = 0
+        self.over = False
 
 
-class _Here(threading.local):
-    """The pool whose thread this is, and what it waits for."""
-
-    pool: ToolPool | None = None
-    asking: _Asking | None = None
-
-
-_here = _Here()
+_within: contextvars.ContextVar[_Asking | None] = contextvars.ContextVar(
+    "agent_saga_pool", default=None
+)
+"""The job within which something happens."""
 
 
 class Job:
@@ -67,13 +70,23 @@ class Job:
         done: told the ending, on the job's thread.
     """
 
-    __slots__ = ("_callback", "_ending", "_lock", "_pool", "_run", "_state", "asked_by")
+    __slots__ = (
+        "_callback",
+        "_context",
+        "_ending",
+        "_lock",
+        "_pool",
+        "_run",
+        "_state",
+        "asked_by",
+    )
 
     def __init__(
         self, pool: ToolPool, run: Callable[[], Ending], done: Callable[[Ending], None]
     ) -> None:
         self._pool = pool
         self._run = run
+        self._context = contextvars.copy_context()
         self._callback: Callable[[Ending], None] = done
         self._lock = threading.Lock()
         self._state = _State.WAITING
@@ -87,15 +100,21 @@ class Job:
                 return
             self._state = _State.RUNNING
         forks = fork_generation()
-        ending = self._run()
+        asking = _Asking(self._pool)
+        ending = self._context.run(self._made, asking)
         if forks != fork_generation():
             return
+        self._pool.over(asking)
         with self._lock:
             self._state = _State.DONE
             self._ending = ending
             callback = self._callback
         self._pool.ended(self)
         callback(ending)
+
+    def _made(self, asking: _Asking) -> Ending:
+        _within.set(asking)
+        return self._run()
 
     def give_up(self, late: Callable[[Ending], None] | None) -> Ending | None:
         """Stop waiting for the call.
@@ -140,15 +159,16 @@ class ToolPool:
         self._asking = 0
 
     def submit(self, run: Callable[[], Ending], done: Callable[[Ending], None]) -> Job:
-        """Have a call made on a thread; `done` is told its ending there."""
+        """Have a call made on a thread, in a copy of this context; `done` is told its ending."""
         if self._fork != fork_generation():
             self._reset()
         job = Job(self, run, done)
+        asking = _within.get()
         refused: RuntimeError | None = None
         with self._lock:
             self._jobs.append(job)
-            if _here.pool is self and _here.asking is not None:
-                self._asked(job, _here.asking)
+            if asking is not None and asking.pool is self and not asking.over:
+                self._asked(job, asking)
             if self._idle >= len(self._jobs):
                 self._wake.notify()
             elif self._busy() < self.threads:
@@ -166,7 +186,7 @@ class ToolPool:
         return self._started - self._abandoned - self._asking
 
     def _asked(self, job: Job, asking: _Asking) -> None:
-        """Note that a thread of this pool waits for a job; the lock is held."""
+        """Note that a job of this pool waits for another one; the lock is held."""
         job.asked_by = asking
         asking.jobs += 1
         self._asking += asking.jobs == 1
@@ -177,9 +197,15 @@ class ToolPool:
             return
         with self._lock:
             asking, job.asked_by = job.asked_by, None
-            if asking is not None:
+            if asking is not None and not asking.over:
                 asking.jobs -= 1
                 self._asking -= asking.jobs == 0
+
+    def over(self, asking: _Asking) -> None:
+        """Note that a job has ended, whatever it has asked for."""
+        with self._lock:
+            asking.over = True
+            self._asking -= asking.jobs > 0
 
     def _start(self) -> RuntimeError | None:
         """Start a thread; return why the system refuses one, or None."""
@@ -195,7 +221,6 @@ class ToolPool:
 
     def _work(self) -> None:
         forks = self._fork
-        _here.pool, _here.asking = self, _Asking()
         while forks == fork_generation():
             with self._lock:
                 if self._busy() > self.threads:
