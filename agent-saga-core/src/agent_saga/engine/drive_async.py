@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agent_saga.controls.control import Use
 from agent_saga.engine import calls
+from agent_saga.engine.calls import UNRUN, run
 from agent_saga.engine.drive_sync import used
 from agent_saga.engine.quitting import kept
 from agent_saga.engine.requests import (
@@ -80,10 +81,8 @@ class AsyncDriver:
                         answer = await self._wait(request)
                     elif request.is_async and request.timeout is None and self.cut is None:
                         try:
-                            value = await request.fn(*request.args, **request.kwargs)
-                            if type(value) in calls.UNRUN:
-                                value = await calls.run(value)
-                            answer = Ending(value)
+                            got = await request.fn(*request.args, **request.kwargs)
+                            answer = Ending(got if type(got) not in UNRUN else await run(got))
                         except GeneratorExit:
                             raise
                         except BaseException as error:
@@ -233,12 +232,10 @@ class AsyncDriver:
 
     async def _finished(self, coroutine: Coroutine[Any, Any, Any]) -> Ending:
         try:
-            value = await coroutine
-            if type(value) in calls.UNRUN:
-                value = await calls.run(value)
+            got = await coroutine
+            return Ending(got if type(got) not in UNRUN else await run(got))
         except BaseException as error:
             return self._raised(error)
-        return Ending(value)
 
     def _raised(self, error: BaseException) -> Ending:
         """Return the ending of a call in this task; what was meant for the caller is kept."""
