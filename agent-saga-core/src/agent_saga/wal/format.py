@@ -51,9 +51,6 @@ Entry = tuple[int, str, str, int, str, int, Fragment]
 Chain = tuple[int, bytes]
 """Where a writer's chain stands: the last sequence and its hash."""
 
-_PAYLOAD: Final = 6
-"""Where the payload stands in an entry; what stands before it belongs to the envelope."""
-
 _SALT: Final = 16
 _SALTS: Final = 64
 _CUT: Final = struct.Struct(f"{_SALT}s" * _SALTS).unpack
@@ -182,8 +179,8 @@ def stamped(entry: Entry, chain: Chain, mark: int, salts: Salts) -> tuple[bytes,
         was interrupted can be done again.
     """
     seq = chain[0] + 1
-    fields = _Envelope(FORMAT, seq, mark, *entry[:_PAYLOAD])
-    payload = entry[_PAYLOAD]
+    time, event, saga, epoch, step, generation, payload = entry
+    fields = _Envelope(FORMAT, seq, mark, time, event, saga, epoch, step, generation)
     try:
         envelope = _encode(fields)[:-1] + b","
     except UnicodeEncodeError:
