@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from agent_saga.controls.switch import document, scopes
 from agent_saga.controls.switch.document import Asked, Known, Switches
@@ -205,7 +206,7 @@ def test_a_clock_step_opens_nothing_to_whoever_knew_before_it(step, gone, mode):
         assert forbids
     if gone > 100.1 and step >= 0:
         assert not forbids
-    begun_before = asked._replace(began=9 * second, opened=999.0)
+    begun_before = replace(asked, began=9 * second, opened=999.0)
     if mode == "drain":
         assert switches.against(begun_before, known) is None
 

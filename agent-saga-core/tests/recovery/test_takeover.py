@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from msgspec.structs import replace
 from recovery.conftest import QUICK, SAGA
 
 from agent_saga import AgentKit, FileWAL
@@ -461,7 +462,7 @@ def test_a_store_that_cannot_be_read_means_that_nothing_is_done(log, world, monk
             raise StateError("the store does not answer")
 
     place = place_of(daemon)
-    monkeypatch.setattr(daemon._daemon, "_place", lambda: place._replace(store=Broken()))
+    monkeypatch.setattr(daemon._daemon, "_place", lambda: replace(place, store=Broken()))
     [one] = daemon.recover_all().sagas
     assert one.needs_human
     assert "does not answer" in one.reason

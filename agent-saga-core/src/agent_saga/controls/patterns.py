@@ -18,7 +18,10 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from agent_saga.controls import given
 from agent_saga.errors import ConfigurationError
@@ -55,7 +58,7 @@ _CATEGORIES: Final = {
 }
 
 
-class _Weight(NamedTuple):
+class _Weight(Struct, frozen=True):
     """What a part of a pattern may do at one place of a text.
 
     Attributes:
@@ -106,7 +109,7 @@ class Pattern:
         return self._compiled.fullmatch(text) is not None
 
 
-class Bounded(NamedTuple):
+class Bounded(Struct, frozen=True):
     """Up to which length texts can be matched in time.
 
     Attributes:
@@ -262,9 +265,9 @@ class _Scale:
         if operation in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
             least, most, inner = about
             found = self._repeat(least, most, inner, follow, flags)
-            return found._replace(ways=1) if operation == "POSSESSIVE_REPEAT" else found
+            return replace(found, ways=1) if operation == "POSSESSIVE_REPEAT" else found
         if operation == "ATOMIC_GROUP":
-            return self.sequence(about, follow, flags)._replace(ways=1)
+            return replace(self.sequence(about, follow, flags), ways=1)
         return None
 
     def _looking(self, operation: str, about: Any, flags: int) -> _Weight:
@@ -273,7 +276,7 @@ class _Scale:
             steps = self.sequence(about[1], _ALL, flags).steps
         elif operation == "GROUPREF_EXISTS":
             parts = [self.sequence(one or (), _ALL, flags) for one in about[1:]]
-            return self._either(parts, _ALL)._replace(first=_ALL, empty=True, plain=False)
+            return replace(self._either(parts, _ALL), first=_ALL, empty=True, plain=False)
         else:
             steps = self._length  # a reference to a group, or what a later Python knows
         return _Weight(1, steps, _ALL, True, plain=False)

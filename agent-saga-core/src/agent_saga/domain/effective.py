@@ -14,7 +14,9 @@ Rules of this part:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
+
+from msgspec import Struct
 
 from agent_saga.domain.records import Ev
 from agent_saga.errors import WALError
@@ -69,7 +71,7 @@ class WrittenRecord(Protocol):
         """The payload as plain data."""
 
 
-class Claim(NamedTuple):
+class Claim(Struct, frozen=True):
     """A takeover: who made it, and how far it read each writer."""
 
     epoch: int
@@ -78,7 +80,7 @@ class Claim(NamedTuple):
     cuts: Mapping[str, int]
 
 
-class Effective(NamedTuple):
+class Effective(Struct, frozen=True):
     """A saga's records, told apart.
 
     Attributes:

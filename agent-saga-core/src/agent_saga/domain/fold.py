@@ -16,7 +16,9 @@ Rules of this part:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from agent_saga.domain.effective import WrittenRecord, cuts_of, effective, facts_of
 from agent_saga.domain.lifecycle import SagaState, ScopeState, saga_after, scope_after, step_after
@@ -144,7 +146,7 @@ def _saga(view: SagaView, record: WrittenRecord) -> None:
     view.state = saga_after(view.state, record.event)
 
 
-class Fork(NamedTuple):
+class Fork(Struct, frozen=True):
     """Where a resumed run went another way.
 
     Attributes:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
 
@@ -124,7 +125,17 @@ def _first_look_pattern() -> str:
     return "|".join((*behind, *_AHEAD))
 
 
-_first_look: Final = re.compile(_first_look_pattern()).search
+def _first_first_look(text: str) -> object:
+    """Take the first look for the first time in a process: makes its expression.
+
+    Making it takes as long as importing twenty modules.
+    """
+    global _first_look  # noqa: PLW0603 - a cached function would be one more call for each text
+    _first_look = re.compile(_first_look_pattern()).search
+    return _first_look(text)
+
+
+_first_look: Callable[[str], object] = _first_first_look
 _SHORTEST: Final = 9
 
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")

@@ -15,8 +15,11 @@ Rules of this part:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from agent_saga.domain.lifecycle import SagaState, saga_after
 from agent_saga.domain.records import Ev
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 log = logger("agent_saga.engine")
 
 
-class _Left(NamedTuple):
+class _Left(Struct, frozen=True):
     """A saga that could not be handed back.
 
     Attributes:
@@ -100,7 +103,7 @@ def _recorded(wal: BaseWAL, saga: str, left: _Left) -> Exception | None:
             wal.check_fence(saga, left.epoch)
             payload, _ = masked({"cause": left.cause})
             wal.append(Ev.SAGA_RELEASED, saga=saga, epoch=left.epoch, payload=payload)
-            left = left._replace(appended=True)
+            left = replace(left, appended=True)
         wal.drain()
         wal.start_sync()
         done = True

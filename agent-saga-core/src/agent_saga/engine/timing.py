@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from agent_saga.domain.durations import ANSWER_WITHIN
 
 
-class Timing(NamedTuple):
+class Timing(Struct, frozen=True):
     """Bounds and waits.
 
     Attributes:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from agent_saga.domain.effective import cuts_of
@@ -218,7 +217,7 @@ class _Pass:
 
     def read(self, view: View, path: str, port: OsPort, *, lives: bool) -> None:
         """Read all of it."""
-        folder = str(Path(path, WRITERS, self.writer))
+        folder = os.path.join(path, WRITERS, self.writer)  # noqa: PTH118 - pathlib is slow to load
         try:
             segments = view.segments(self.writer)
         except OSError as error:
@@ -273,6 +272,8 @@ def _unattested(
 
 def _check_is_log(path: str, port: OsPort) -> None:
     """Refuse a path at which no log stands: that would be intact, whatever was meant."""
+    from pathlib import Path  # noqa: PLC0415 - slow to load
+
     if check_readable(port, path) and Path(path, WRITERS).exists():
         return
     raise NotFound(

@@ -15,8 +15,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from msgspec import Struct
 
 from agent_saga.domain.lifecycle import SagaState
 from agent_saga.domain.views import SagaView
@@ -42,7 +43,7 @@ class Waiting(Enum):
     ENDED = "ended"
 
 
-class Asker(NamedTuple):
+class Asker(Struct, frozen=True):
     """What became of who asked.
 
     Attributes:
@@ -97,7 +98,7 @@ def askers(path: str | os.PathLike[str], requests: Iterable[Mapping[str, Any]]) 
     A log that cannot be read tells nothing.
     """
     sagas = {str(request["saga"]) for request in requests}
-    if not sagas or not Path(path).is_dir():
+    if not sagas or not os.path.isdir(path):  # noqa: PTH112 - pathlib is slow to load
         return {}
     try:
         found = look_at(path, sagas)

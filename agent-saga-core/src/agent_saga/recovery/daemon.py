@@ -26,7 +26,9 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.engine import interrupts
@@ -69,7 +71,7 @@ LEFT_BEHIND: Final = (
 )
 
 
-class Result(NamedTuple):
+class Result(Struct, frozen=True):
     """What one pass did.
 
     Attributes:

@@ -15,7 +15,9 @@ Rules of this part:
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.errors import StateError, WALError
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 PREFIX: Final = "hold/"
 
 
-class Hold(NamedTuple):
+class Hold(Struct, frozen=True):
     """A saga that is held.
 
     Attributes:

@@ -9,7 +9,10 @@ Rules of this part:
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from agent_saga.errors import AgentSagaError, ClaimRefused, Quarantined, one_line
 from agent_saga.recovery.calls import missing_inverses, missing_text
@@ -34,14 +37,14 @@ WOULD_UNDO: Final = "to be undone"
 WOULD_ASK: Final = "to be asked about"
 
 
-class _How(NamedTuple):
+class _How(Struct, frozen=True):
     """How the pass would be made."""
 
     undo_held: bool
     leave_missing: bool
 
 
-class Forecast(NamedTuple):
+class Forecast(Struct, frozen=True):
     """What a pass of recovery would do.
 
     Attributes:
@@ -110,8 +113,8 @@ def _planned(place: Place, found: Found, how: _How) -> Plan | None:
     if not outcome:
         return None
     acts = (outcome, reason) in _ACTS
-    made = plan(place.engine, found) if acts else plan(place.engine, found)._replace(steps=[])
-    return made._replace(outcome=outcome, reason=reason)
+    made = plan(place.engine, found) if acts else replace(plan(place.engine, found), steps=[])
+    return replace(made, outcome=outcome, reason=reason)
 
 
 def _judged_safely(place: Place, found: Found, how: _How) -> tuple[str, str]:

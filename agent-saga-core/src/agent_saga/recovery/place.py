@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from agent_saga.engine.ports import Engine
 from agent_saga.recovery.proofs import Proofs
@@ -13,7 +13,7 @@ from agent_saga.wal.file import FileWAL
 __all__ = ["Claimed", "Place"]
 
 
-class Place(NamedTuple):
+class Place(Struct, frozen=True):
     """Where recovery works.
 
     Attributes:
@@ -33,7 +33,7 @@ class Place(NamedTuple):
         return self.proofs.proved(self.wal.path, found, self.wal.port)
 
 
-class Claimed(NamedTuple):
+class Claimed(Struct, frozen=True):
     """A saga that this process owns now.
 
     Attributes:

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from msgspec.structs import replace
+
 from agent_saga.domain.effective import facts_of
 from agent_saga.domain.records import Ev
 from agent_saga.errors import StateError
@@ -174,7 +176,7 @@ class Proofs:
     ) -> Proof:
         since = min(since, self._from.get(writer, since))
         proof = proof_of(view, path, writer, port, since=since, saga=saga)
-        self._known[writer] = proof._replace(records=[])
+        self._known[writer] = replace(proof, records=[])
         return proof
 
     def _unattested(

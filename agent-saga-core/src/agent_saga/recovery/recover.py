@@ -16,7 +16,9 @@ Rules of this part:
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
+
+from msgspec import Struct
 
 from agent_saga.domain.effective import facts_of
 from agent_saga.domain.lifecycle import SagaState, StepState
@@ -59,7 +61,7 @@ HELD = "held"
 ELSEWHERE = "claimed elsewhere"
 
 
-class Recovered(NamedTuple):
+class Recovered(Struct, frozen=True):
     """What became of one saga.
 
     Attributes:

@@ -14,17 +14,22 @@ import contextlib
 import json
 import os
 import platform
-from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.observe.files import open_by_name, read_by_name
 from agent_saga.wal.directory import WRITERS
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 _FILE: Final = "recovery.seen"
 
 
-class Seen(NamedTuple):
+class Seen(Struct, frozen=True):
     """One pass.
 
     Attributes:
@@ -40,6 +45,8 @@ class Seen(NamedTuple):
 
 def note_pass(path: str, by: str) -> None:
     """Note that a pass over a log has just ended."""
+    from pathlib import Path  # noqa: PLC0415 - slow to load
+
     folder = Path(path)
     if not (folder / WRITERS).is_dir():
         return
@@ -49,7 +56,7 @@ def note_pass(path: str, by: str) -> None:
         descriptor = open_by_name(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(json.dumps(told._asdict()))
+                file.write(json.dumps(asdict(told)))
             fresh.chmod(0o600)  # one that an earlier version left
             fresh.replace(folder / _FILE)
         finally:

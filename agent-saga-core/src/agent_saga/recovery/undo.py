@@ -17,7 +17,8 @@ Rules of this part:
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from agent_saga.domain.commands import (
     queue_command,
@@ -45,7 +46,7 @@ _UNDONE_LATER = frozenset({SagaState.COMMITTED, SagaState.UNWINDING, SagaState.R
 """A committed saga, and one whose undoing was interrupted."""
 
 
-class Planned(NamedTuple):
+class Planned(Struct, frozen=True):
     """What undoing would do about one step.
 
     Attributes:
@@ -60,7 +61,7 @@ class Planned(NamedTuple):
     detail: str
 
 
-class Plan(NamedTuple):
+class Plan(Struct, frozen=True):
     """What undoing a saga would do.
 
     Attributes:
@@ -79,7 +80,7 @@ class Plan(NamedTuple):
 
     def as_dict(self) -> dict[str, object]:
         """Return the plan as plain data."""
-        return {**self._asdict(), "steps": [step._asdict() for step in self.steps]}
+        return {**asdict(self), "steps": [asdict(step) for step in self.steps]}
 
 
 def plan(engine: Engine, found: Found, to: str | None = None) -> Plan:
@@ -118,7 +119,7 @@ def _in_order(engine: Engine, steps: list[Step], plans: list[Planned]) -> list[P
     halted, found = "", []
     for step, one in zip(steps, plans, strict=True):
         if halted and one.what in ("undo", "ask"):
-            found.append(one._replace(what="cannot", detail=halted))
+            found.append(replace(one, what="cannot", detail=halted))
             continue
         found.append(one)
         if one.what == "cannot" and _halts(step, engine):

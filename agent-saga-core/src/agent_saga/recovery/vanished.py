@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from agent_saga.errors import WALError
 from agent_saga.recovery.survey import Found, look_at
@@ -37,7 +39,7 @@ _UNSEEN: Final = "records are lost, and what it did may stand"
 IsWhole = Callable[[str], bool]
 
 
-class Mark(NamedTuple):
+class Mark(Struct, frozen=True):
     """What the store says of a saga that it does not know to have ended.
 
     Attributes:

@@ -18,6 +18,8 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from agent_saga.controls.limits.moments import moment
 from agent_saga.controls.limits.upkeep import sweep
 from agent_saga.domain.clock import SYSTEM_CLOCK
@@ -127,7 +129,7 @@ class RecoveryDaemon:
         wal = engine.wal
         if not isinstance(wal, FileWAL):
             raise ConfigurationError("Recovery needs a log in files.")
-        bounded = engine.timing._replace(undo_bounded=True, undo_stops=True, wait_to_settle=True)
+        bounded = replace(engine.timing, undo_bounded=True, undo_stops=True, wait_to_settle=True)
         return Place(engine.with_timing(bounded), wal, self._opened(), self._proofs)
 
     def _opened(self) -> StateStore:

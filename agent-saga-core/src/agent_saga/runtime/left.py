@@ -11,8 +11,8 @@ Rules of this part:
 
 from __future__ import annotations
 
+import os
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent_saga.domain.commands import recover_command, told_command
@@ -38,10 +38,10 @@ def say_what_is_left(wal: BaseWAL) -> threading.Thread | None:
             return None
         _looked.add(wal.path)
     try:
-        others = any(folder.name != wal.writer for folder in Path(wal.path, WRITERS).iterdir())
+        writers = os.listdir(os.path.join(wal.path, WRITERS))  # noqa: PTH118, PTH208 - pathlib is slow to load
     except OSError:
         return None
-    if not others:
+    if all(name == wal.writer for name in writers):
         return None
     thread = threading.Thread(
         target=_look, args=(wal.path,), name="agent-saga-what-is-left", daemon=True

@@ -18,6 +18,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
+from msgspec import Struct
+
 from agent_saga.domain.durations import ANSWER_WITHIN, YEAR, shown
 from agent_saga.domain.leaving import UNDO_WINDOW
 from agent_saga.errors import ConfigurationError
@@ -217,8 +219,7 @@ class Settings:
         return dataclasses.replace(self, **changes)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SettingRow:
+class SettingRow(Struct, frozen=True):
     """One line of the table of defaults.
 
     Attributes:

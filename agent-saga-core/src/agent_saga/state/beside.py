@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -20,6 +19,8 @@ from agent_saga.observe.files import open_by_name, sync_folder
 from agent_saga.state.memory import MemoryStateStore
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from agent_saga.state.base import StateStore
 
 __all__ = ["Beside", "append_line"]
@@ -50,6 +51,8 @@ class Beside(Generic[M, F]):
                 if name not in own:
                     own[name] = self._in_memory()
                 return own[name]
+        from pathlib import Path  # noqa: PLC0415 - slow to load
+
         path = getattr(store, "path", None)
         if isinstance(path, Path) and not store.capabilities.multi_host:
             return self._in_file(path, name)

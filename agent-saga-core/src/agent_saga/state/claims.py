@@ -20,7 +20,10 @@ Rules of this part:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from agent_saga.errors import StateError
 from agent_saga.state.base import Change
@@ -56,7 +59,7 @@ OPEN: Final = "open/"
 """What the keys of the marks of sagas begin with that are not known to have ended."""
 
 
-class Last(NamedTuple):
+class Last(Struct, frozen=True):
     """The record by which an owner gave a saga back.
 
     Args:
@@ -68,7 +71,7 @@ class Last(NamedTuple):
     seq: int
 
 
-class Claim(NamedTuple):
+class Claim(Struct, frozen=True):
     """The answer to a claim, and what now holds.
 
     Args:
@@ -277,7 +280,7 @@ def _document(
 ) -> Doc:
     made: Doc = {"epoch": epoch, "owner": owner, "deadline": deadline, "ended": ended}
     if last is not None:
-        made["last"] = last._asdict()
+        made["last"] = asdict(last)
     return made
 
 

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from msgspec import Struct
 
 from agent_saga.domain.effective import facts_of
 from agent_saga.wal.encoding import Fragment
@@ -28,7 +30,7 @@ _MOST: Final = 4000
 """Entries in one record."""
 
 
-class Attestation(NamedTuple):
+class Attestation(Struct, frozen=True):
     """What one compaction takes out.
 
     Attributes:

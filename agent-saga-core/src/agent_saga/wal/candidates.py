@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from agent_saga.domain.leaving import is_named, may_leave
 from agent_saga.domain.records import Ev
@@ -48,7 +50,7 @@ BOOKKEEPING: Final = frozenset(
 _BEGINNING: Final = LineStart(0, 0, 1, 0, b"")
 
 
-class WriterState(NamedTuple):
+class WriterState(Struct, frozen=True):
     """How a writer was read.
 
     Attributes:
@@ -100,7 +102,7 @@ class LeavingSagas:
             self.named.add(saga)
 
 
-class Candidates(NamedTuple):
+class Candidates(Struct, frozen=True):
     """What may leave.
 
     Attributes:
@@ -131,7 +133,7 @@ class Candidates(NamedTuple):
                     yield from self.leaving.sagas
 
 
-class _Ended(NamedTuple):
+class _Ended(Struct, frozen=True):
     """A saga that one writer ended well, and that may leave."""
 
     writer: str

@@ -21,7 +21,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -71,7 +71,7 @@ File = tuple[str, int, int, int]
 """A file as it was: its name, inode, size and last change."""
 
 
-class Covered(NamedTuple):
+class Covered(msgspec.Struct, frozen=True):
     """The part of a writer that a checkpoint covers.
 
     Attributes:

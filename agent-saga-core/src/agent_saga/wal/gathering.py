@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Container, Iterable
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from agent_saga.domain.fold import KNOWN
 from agent_saga.domain.records import Ev
@@ -45,7 +47,7 @@ _KNOWN: Final = frozenset(event.encode() for event in KNOWN)
 _NO_UNSETTLED: Final = b'"unsettled":[]'
 
 
-class Gathered(NamedTuple):
+class Gathered(Struct, frozen=True):
     """What was found.
 
     Attributes:

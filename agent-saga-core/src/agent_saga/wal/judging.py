@@ -17,7 +17,9 @@ Rules of this part:
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from agent_saga.domain.records import FORMAT
 from agent_saga.wal.damage import Damage
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["LineStart", "WriterScan"]
 
 
-class LineStart(NamedTuple):
+class LineStart(Struct, frozen=True):
     """Where a line of a writer begins, and what is known there.
 
     Args:

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from agent_saga.wal import checkpoint
 from agent_saga.wal.checkpoint import Covered, write_checkpoint
 from agent_saga.wal.format import line_of
@@ -62,5 +64,5 @@ def checkpoint_of(gathered: Gathered, settled: Collection[str]) -> dict[str, Cov
         for one in inside:
             lines[one.writer].setdefault(name, []).append(line_of(one))
     return {
-        writer: one._replace(lines=lines[writer]) for writer, one in covered.items() if one.files
+        writer: replace(one, lines=lines[writer]) for writer, one in covered.items() if one.files
     }

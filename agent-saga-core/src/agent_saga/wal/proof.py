@@ -17,7 +17,9 @@ from __future__ import annotations
 import math
 import os
 import time
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from agent_saga.domain.records import Ev
 from agent_saga.wal.attestations import attested_in
@@ -40,7 +42,7 @@ UNATTESTED: Final = "records left this file, and no COMPACTED record attests it"
 _COMPACTED: Final = Ev.COMPACTED.encode()
 
 
-class Proof(NamedTuple):
+class Proof(Struct, frozen=True):
     """What reading a writer against its chain has shown.
 
     Attributes:

@@ -12,7 +12,9 @@ Rules of this part:
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from agent_saga.domain.records import Ev
 from agent_saga.wal.candidates import Candidates, WriterState
@@ -33,7 +35,7 @@ _ROOMY: Final = 64 * 1024
 _HASH: Final = slice(-45, -2)
 
 
-class Rewritten(NamedTuple):
+class Rewritten(Struct, frozen=True):
     """What was written.
 
     Attributes:

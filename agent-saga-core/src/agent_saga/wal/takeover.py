@@ -20,7 +20,9 @@ import os
 import time
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
+
+from msgspec import Struct
 
 from agent_saga.domain.commands import quoted
 from agent_saga.domain.effective import facts_of
@@ -171,7 +173,7 @@ def dead_writers(
     return frozenset(found)
 
 
-class Writers(NamedTuple):
+class Writers(Struct, frozen=True):
     """Which writers of a log live, as far as their locks tell.
 
     Attributes:

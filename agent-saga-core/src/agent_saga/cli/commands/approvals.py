@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import asdict
 
 from agent_saga.cli.exits import Exit
 from agent_saga.cli.options import by_option, log_options, named
@@ -230,7 +231,7 @@ def revoke(wanted: str, approver: str, note: str, wal_path: str | None, *, as_js
     path, store = _store(wal_path)
     done = store.revoke(wanted, approver=approver, note=note)
     if as_json:
-        say_json({"log": str(path), "revoked": done._asdict(), "by": approver, "note": note})
+        say_json({"log": str(path), "revoked": asdict(done), "by": approver, "note": note})
         return Exit.CLEAN
     tool, giver = printable(done.tool), printable(done.approver)
     calls = f" It had covered {counted(done.calls, 'call')}." if done.calls else ""

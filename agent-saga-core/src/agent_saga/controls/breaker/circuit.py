@@ -14,7 +14,7 @@ Rules of this part:
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from msgspec import Struct, ValidationError, convert
 
@@ -37,7 +37,7 @@ OPEN: Final = "open"
 HALF_OPEN: Final = "half open"
 
 
-class Admission(NamedTuple):
+class Admission(Struct, frozen=True):
     """Whether a call may go on.
 
     Attributes:

@@ -22,7 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from agent_saga.controls.humans.form import State, state_of
 from agent_saga.controls.humans.names import blank, one_of, person
@@ -54,7 +56,7 @@ KEPT: Final = 30 * 86_400 * 1_000_000
 _BOUND: Final = ("id", "saga", "step", "gen", "tool", "rule")
 
 
-class Asked(NamedTuple):
+class Asked(Struct, frozen=True):
     """What a step asks.
 
     Attributes:

@@ -19,9 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, ValidationError, convert
+from msgspec.structs import asdict
 
 from agent_saga.controls import given
 from agent_saga.controls.amounts import add as plus
@@ -60,7 +61,7 @@ MOST_USES: Final = 1000
 """How many calls one grant covers at most."""
 
 
-class Offer(NamedTuple):
+class Offer(Struct, frozen=True):
     """What a person wants to grant; see `Grant`.
 
     Attributes:
@@ -77,7 +78,7 @@ class Offer(NamedTuple):
     note: str = ""
 
 
-class Grant(NamedTuple):
+class Grant(Struct, frozen=True):
     """What a person grants beforehand.
 
     Attributes:
@@ -101,7 +102,7 @@ class Grant(NamedTuple):
     up_to: str = ""
 
 
-class Taker(NamedTuple):
+class Taker(Struct, frozen=True):
     """A call that wants to be covered.
 
     Attributes:
@@ -231,7 +232,7 @@ def add(doc: Doc | None, grant: Grant, *, now: Moment) -> tuple[Doc, None]:
     if len(kept) >= _MOST:
         raise ApprovalError(f"{grant.tool} has {_MOST} grants already.", fix="Wait until one ends.")
     ends = axis.now + (grant.until - now.wall) / 1_000_000
-    made = {**grant._asdict(), "ends": ends, "shares": {}}
+    made = {**asdict(grant), "ends": ends, "shares": {}}
     gone = [] if doc is None else [old for old in _revoked(doc) if now.wall < old["until"]]
     made_of = {"tool": grant.tool, "axis": list(axis), "grants": [*kept, made]}
     return ({**made_of, "revoked": gone} if gone else made_of), None

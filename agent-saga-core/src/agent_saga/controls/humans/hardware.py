@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from agent_saga.controls.approvals import Approval, ApprovalRequest
 from agent_saga.controls.humans.document import Asked, State
 from agent_saga.controls.humans.gateway import ApprovalGateway
@@ -75,7 +77,7 @@ class HardwareApprovalProvider(ApprovalGateway):
     def _asked(self, request: ApprovalRequest, now: int) -> Asked:
         plain = super()._asked(request, now)
         keys = {name: key.as_doc() for name, key in self.keys.items()}
-        return plain._replace(approvers=tuple(self.keys), signatures=self.required, keys=keys)
+        return replace(plain, approvers=tuple(self.keys), signatures=self.required, keys=keys)
 
     async def _granted(self, request: ApprovalRequest) -> Doc | None:
         """No standing grant counts: each action is signed for itself."""

@@ -11,7 +11,10 @@ Rules of this part:
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from agent_saga.controls.humans import document, grants
 from agent_saga.controls.humans.grants import MOST_USES, Grant, Offer
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Revoked", "Standing"]
 
 
-class Revoked(NamedTuple):
+class Revoked(Struct, frozen=True):
     """What was taken back.
 
     Attributes:
@@ -108,7 +111,7 @@ class Standing(Kept):
         """Store a grant, and return its id; raises as `grant` does. Blocks."""
         key, now = grants.key_of(grant.tool), moment(self.clock)
         self.state.transact([key], one(key, lambda doc: grants.add(doc, grant, now=now)))
-        self._record(grant=grant._asdict())
+        self._record(grant=asdict(grant))
         return grant.id
 
     def revoke(self, wanted: str, *, approver: str, note: str = "") -> Revoked:

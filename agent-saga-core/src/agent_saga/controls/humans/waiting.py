@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import threading
 import time
 from collections.abc import Callable
@@ -51,9 +50,11 @@ def pause(looks: int, *, bell: bool) -> float:
         looks: how often it has read it.
         bell: whether a bell wakes it when something happens.
     """
+    from random import uniform  # noqa: PLC0415 - slow to load, and only who waits needs it
+
     first = _FIRST_LOOK if bell else SHORTEST * 5
     longest = _LAST_LOOK if bell else 2.0
-    return float(min(longest, first * 1.5 ** min(looks, 20))) * random.uniform(0.75, 1.25)  # noqa: S311
+    return float(min(longest, first * 1.5 ** min(looks, 20))) * uniform(0.75, 1.25)  # noqa: S311
 
 
 class Listener:

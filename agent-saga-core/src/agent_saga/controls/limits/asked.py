@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import functools
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from agent_saga.controls.amounts import Number, text_of
 from agent_saga.controls.limits.limit import Limit
@@ -21,7 +23,7 @@ PREFIX: Final = "limit/"
 """How the keys of counts begin."""
 
 
-class SharedTaken(NamedTuple):
+class SharedTaken(Struct, frozen=True):
     """What a call took from one count; None is an amount that may have been taken."""
 
     key: str
@@ -34,7 +36,7 @@ class SharedTaken(NamedTuple):
         return _as_record(self)
 
 
-class Asked(NamedTuple):
+class Asked(Struct, frozen=True):
     """What a call asks of one count; `label` is its scope as people may read it."""
 
     key: str

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from msgspec import Struct
 
 from agent_saga.controls.amounts import add, text_of
 from agent_saga.controls.control import CallView
@@ -24,7 +26,7 @@ __all__ = ["Answer", "take"]
 _REVERSIBLE: Final = ActionSemantics.REVERSIBLE
 
 
-class Answer(NamedTuple):
+class Answer(Struct, frozen=True):
     """What a transaction decided.
 
     Attributes:

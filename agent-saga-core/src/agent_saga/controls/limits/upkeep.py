@@ -18,7 +18,9 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from msgspec import Struct
 
 from agent_saga.controls.amounts import Number, add, number_of
 from agent_saga.controls.limits.asked import PREFIX, name_of
@@ -43,7 +45,7 @@ _MARK: Final = b'"limits"'
 _ANNOUNCED: Final = frozenset({Ev.STEP_INTENT, Ev.STEP_COMMITTED})
 
 
-class Announced(NamedTuple):
+class Announced(Struct, frozen=True):
     """One amount as an announcement has it.
 
     Attributes:
@@ -256,4 +258,4 @@ def usage_of(state: StateStore, now: Moment) -> list[Usage]:
             limit = None if most is None else number_of(most)
             calls = sum(not held.startswith(LEASE) for held in count.held)
             found.append(Usage(name, about.get("scope", ""), used, limit, count.length, calls))
-    return sorted(found, key=lambda usage: usage[:2])
+    return sorted(found, key=lambda usage: (usage.limit, usage.scope))

@@ -9,7 +9,10 @@ Rules of this part:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from agent_saga.controls.amounts import Number, add, text_of
 from agent_saga.controls.control import CallView
@@ -20,7 +23,7 @@ from agent_saga.errors import LimitExceeded
 __all__ = ["Over", "Usage", "over", "refusal"]
 
 
-class Usage(NamedTuple):
+class Usage(Struct, frozen=True):
     """How much of one limit and scope is used.
 
     Attributes:
@@ -42,14 +45,14 @@ class Usage(NamedTuple):
         most = None if self.most is None else text_of(self.most)
         left = None if self.most is None else add(self.most, negative(self.used))
         return {
-            **self._asdict(),
+            **asdict(self),
             "used": text_of(self.used),
             "most": most,
             "left": None if left is None else text_of(max(0, left)),
         }
 
 
-class Over(NamedTuple):
+class Over(Struct, frozen=True):
     """A limit that a call does not fit into.
 
     Attributes:

@@ -11,12 +11,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from http.client import HTTPException, HTTPMessage
-from typing import IO, NamedTuple
+from typing import IO
+
+from msgspec import Struct
 
 __all__ = ["Answer", "post"]
 
 
-class Answer(NamedTuple):
+class Answer(Struct, frozen=True):
     """What came back: the status, and the header `Retry-After`, empty when there is none."""
 
     status: int

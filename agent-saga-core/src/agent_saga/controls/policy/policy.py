@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from agent_saga.controls import given
 from agent_saga.controls.control import CallView
@@ -28,6 +27,9 @@ from agent_saga.controls.policy.reading import parsed, read_policy
 from agent_saga.controls.rules import Rule
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["Policy"]
 
@@ -89,6 +91,8 @@ class Policy:
         Raises:
             ConfigurationError: it cannot be read, or has an error; the message names the place.
         """
+        from pathlib import Path  # noqa: PLC0415 - slow to load
+
         policy = cls({})
         if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
             raise ConfigurationError(f"A policy is loaded from a path, not {given.shown(path)}.")

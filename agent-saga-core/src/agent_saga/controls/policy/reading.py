@@ -18,13 +18,15 @@ import json
 import os
 import re
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from agent_saga.controls.policy.form import PolicyForm
 from agent_saga.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["parsed", "read_policy"]
 

@@ -10,7 +10,9 @@ Rules of this part:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from agent_saga.controls import given
 from agent_saga.controls.switch import document, scopes
@@ -31,7 +33,7 @@ __all__ = ["Acting", "Set"]
 log = logger("agent_saga.controls")
 
 
-class Set(NamedTuple):
+class Set(Struct, frozen=True):
     """What a change did.
 
     Attributes:

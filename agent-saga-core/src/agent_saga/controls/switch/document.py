@@ -23,7 +23,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from agent_saga.controls.switch.scopes import EVERYTHING, checked, covers
 from agent_saga.errors import ConfigurationError, StateError
@@ -55,7 +58,7 @@ QUARANTINE: Final = "quarantine"
 LOST: Final = "the store of the kill switch was lost; look what must be halted, then lift this"
 
 
-class Entry(NamedTuple):
+class Entry(Struct, frozen=True):
     """One halt or one quarantine.
 
     Attributes:
@@ -80,7 +83,7 @@ class Entry(NamedTuple):
         return self.until is None or now < self.until
 
 
-class Known(NamedTuple):
+class Known(Struct, frozen=True):
     """What the clocks said when a process first read an entry.
 
     Attributes:
@@ -94,7 +97,7 @@ class Known(NamedTuple):
 _UNKNOWN: Final[Mapping[int, Known]] = MappingProxyType({})
 
 
-class Asked(NamedTuple):
+class Asked(Struct, frozen=True):
     """Which forward step is judged, and when.
 
     Attributes:
@@ -112,7 +115,7 @@ class Asked(NamedTuple):
     opened: float = -math.inf
 
 
-class Switches(NamedTuple):
+class Switches(Struct, frozen=True):
     """What a document says.
 
     Attributes:
@@ -212,7 +215,7 @@ def add_halt(
     now = _repaired(doc, floor, by=by, at=at)
     entry = Entry(scope, mode, reason, by, at, until, now.rev + 1)
     kept = [old for old in now.halts if old.holds(at) and not _same(old, entry)]
-    return _stored(now._replace(rev=entry.rev, halts=(*kept, entry)))
+    return _stored(replace(now, rev=entry.rev, halts=(*kept, entry)))
 
 
 def lift(
@@ -234,7 +237,7 @@ def lift(
     if not lifted:
         return doc, (now, [])
     kept = tuple(e for e in now.halts if e.scope != scope and e.holds(at))
-    made, after = _stored(now._replace(rev=now.rev + 1, halts=kept))
+    made, after = _stored(replace(now, rev=now.rev + 1, halts=kept))
     return made, (after, lifted)
 
 
@@ -245,7 +248,7 @@ def quarantine(
     now = _repaired(doc, floor, by=by, at=at)
     rev = now.rev + 1
     entry = now.quarantined.get(saga, Entry(saga, QUARANTINE, reason, by, at, None, rev))
-    return _stored(now._replace(rev=rev, quarantined={**now.quarantined, saga: entry}))
+    return _stored(replace(now, rev=rev, quarantined={**now.quarantined, saga: entry}))
 
 
 def release(
@@ -257,7 +260,7 @@ def release(
     if entry is None:
         return doc, (now, [])
     kept = {name: other for name, other in now.quarantined.items() if name != saga}
-    made, after = _stored(now._replace(rev=now.rev + 1, quarantined=kept))
+    made, after = _stored(replace(now, rev=now.rev + 1, quarantined=kept))
     return made, (after, [entry])
 
 
@@ -325,7 +328,7 @@ def _entry(item: Any) -> Entry:
 def _stored(now: Switches) -> tuple[Doc, Switches]:
     doc = {
         "rev": now.rev,
-        "halts": [entry._asdict() for entry in now.halts],
-        "quarantined": {saga: entry._asdict() for saga, entry in now.quarantined.items()},
+        "halts": [asdict(entry) for entry in now.halts],
+        "quarantined": {saga: asdict(entry) for saga, entry in now.quarantined.items()},
     }
     return doc, now

@@ -16,7 +16,9 @@ Rules of this part:
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from agent_saga.controls import given
 from agent_saga.controls.control import CallView, Control, Surroundings, Wait, reading
@@ -53,7 +55,7 @@ _LOOK_SERVES: Final = 0.01
 """Seconds for which one look at the signal serves the steps that were announced before it."""
 
 
-class _Known(NamedTuple):
+class _Known(Struct, frozen=True):
     """What was read last, whether anything is set, the signal as before, the monotonic time."""
 
     switches: Switches

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from agent_saga.domain import identity
 from agent_saga.domain.commands import told_command
 from agent_saga.domain.effective import facts_of
@@ -46,7 +48,7 @@ class Recorded:
     def place(self) -> Place:
         """Where sagas of the log are undone."""
         engine = self._runtime.engine()
-        bounded = engine.timing._replace(undo_bounded=True, wait_to_settle=True)
+        bounded = replace(engine.timing, undo_bounded=True, wait_to_settle=True)
         return Place(engine.with_timing(bounded), self._wal, self._runtime.store, self._proofs)
 
     @property
