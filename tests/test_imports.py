@@ -25,6 +25,16 @@ def test_importing_the_core_loads_its_own_code_and_two_libraries():
     assert not {name for name in strangers if not name.startswith("_")}
 
 
+def test_importing_every_name_loads_nothing_that_is_slow_and_seldom_needed():
+    every = (
+        "import json, sys, agent_saga; [getattr(agent_saga, name) for name in agent_saga.__all__]"
+    )
+    needed = "import asyncio, json, pluggy, sqlite3, sys, msgspec.inspect"
+    listing = "; print(json.dumps([*sys.modules]))"
+    loaded = modules(every + listing) - modules(needed + listing)
+    assert not loaded & {"http", "ipaddress", "pathlib", "socketserver", "tomllib", "urllib", "xml"}
+
+
 def test_the_command_line_is_not_loaded():
     assert "click" not in modules(LISTING)
 
