@@ -36,6 +36,7 @@ from agent_saga.errors import ApprovalPending, RefusedError
 from agent_saga.kit.frameworks import failures, functions
 from agent_saga.kit.frameworks.boundaries import check_kit
 from agent_saga.wal.encoding import mac
+from agent_saga_crewai import bare
 from agent_saga_crewai.asking import HumanAsked, question_of
 from agent_saga_crewai.attempts import attempts_of
 from agent_saga_crewai.runs import Run, RunEnded, in_body_of, located
@@ -81,6 +82,7 @@ class Effect:
     def __init__(self, tool: SagaTool[..., Any], *, answers: bool) -> None:
         self.tool = tool
         self._answers = answers
+        bare.watch()
 
     def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Make the call on this thread."""
@@ -152,8 +154,9 @@ class Effect:
         saga, tool = scope.saga, self.tool.tool
         check_kit(self.tool, saga)
         arguments = tool.form.named(args, kwargs)
-        key = None
-        if run is not None:
+        if run is None:
+            key = bare.key_of(saga, tool, mac(saga.salt, arguments))
+        else:
             agent, task = (context.agent, context.task) if context is not None else (None, None)
             key = attempts_of(saga).key(
                 saga,

@@ -36,6 +36,7 @@ from crewai.tools import BaseTool
 from agent_saga.kit.frameworks.declarations import from_policy, undeclared
 from agent_saga_crewai.effects import calling, effects_of, tool_of
 from agent_saga_crewai.models import watched
+from agent_saga_crewai.place import is_internal
 from agent_saga_crewai.runs import Run, current_run, executing
 from agent_saga_crewai.tools import behind, is_wrapped, wrap_in_place
 
@@ -105,7 +106,7 @@ class Gate:
         self._run.check()
         if context.kind == "task" and context.agent is not None:
             watched(context.agent)
-        if context.kind == "flow_method" and not _is_internal(context.flow):
+        if context.kind == "flow_method" and not is_internal(context.flow):
             executing(str(context.step_name))
 
     def before_model(self, context: Any) -> None:
@@ -183,11 +184,6 @@ _KEEPERS: Final = {
         InterceptionPoint.PRE_TOOL_CALL,
     )
 }
-
-
-def _is_internal(flow: Any) -> bool:
-    """Say whether a flow is how CrewAI itself runs an agent; older versions have hooks for that."""
-    return type(flow).__module__.startswith(("crewai.agents.", "crewai.experimental."))
 
 
 def agents_of(crew: Any) -> list[Any]:

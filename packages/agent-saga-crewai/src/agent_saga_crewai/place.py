@@ -47,6 +47,11 @@ def role_of(agent: Any) -> str:
     return str(getattr(agent, "_original_role", None) or getattr(agent, "role", None) or "")
 
 
+def is_internal(flow: Any) -> bool:
+    """Say whether a flow is how CrewAI itself runs an agent; older versions have hooks for that."""
+    return type(flow).__module__.startswith(("crewai.agents.", "crewai.experimental."))
+
+
 def _task(task: Any, crew: Any) -> str:
     if task is None:
         return ""
