@@ -38,7 +38,7 @@ from agent_saga.kit.frameworks import failures, functions
 from agent_saga.kit.frameworks.boundaries import check_kit
 from agent_saga.kit.frameworks.functions import KEY
 from agent_saga.wal.encoding import mac
-from agent_saga_llamaindex import seams
+from agent_saga_llamaindex import bare, seams
 from agent_saga_llamaindex.attempts import attempts_of
 from agent_saga_llamaindex.calls import Call, Run, calling, executing, running
 
@@ -148,9 +148,11 @@ class Effect:
         given = {name: value for name, value in kwargs.items() if name != KEY}
         named = tool.form.named(args, given)
         arguments = {k: v for k, v in named.items() if k not in (self._injected, KEY)}
+        fingerprint = mac(saga.salt, arguments)
         if state is None:
-            return Invocation(scope, tool, arguments, args, given, None)
-        key = attempts_of(saga).key(saga, tool, state, mac(saga.salt, arguments))
+            key = bare.key_of(saga, tool, fingerprint)
+        else:
+            key = attempts_of(saga).key(saga, tool, state, fingerprint)
         return Invocation(scope, tool, arguments, args, given, key)
 
     def _told(

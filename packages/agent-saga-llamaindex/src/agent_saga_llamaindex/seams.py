@@ -20,6 +20,7 @@ from typing import Any
 from llama_index.core.tools import FunctionTool
 from workflows import Context
 from workflows.errors import ContextStateError
+from workflows.plugins import basic
 from workflows.runtime.types.results import (
     DeleteWaiter,
     StepWorkerStateContextVar,
@@ -31,6 +32,7 @@ __all__ = ["WaitingForEvent"]
 _MAKES_ASYNC = "sync_to_async."
 _STEP = "_step_config"
 _FREE_STEPS = "_step_functions"
+_RUN = "_current_run_id"
 _NOTES = ("scratchpad_key", "reasoning_key")
 WORK = "work_item_"
 """How the framework begins the name of a piece of work; a number follows."""
@@ -104,6 +106,17 @@ def worker() -> Any:
 def work_of(worker: Any) -> str:
     """Return the name of a step's piece of work: it keeps it when it is run again."""
     return str(worker.state.work_item_id or worker.state.invocation_id or "")
+
+
+def step_name(worker: Any) -> str:
+    """Return the name of the step that is run."""
+    return str(getattr(worker.state, "step_name", ""))
+
+
+def run_id() -> str:
+    """Return what tells the run of a workflow from others; empty where that is not known."""
+    current: Any = getattr(basic, _RUN, None)
+    return "" if current is None else str(current.get() or "")
 
 
 def sent_by(worker: Any) -> list[Any]:
