@@ -43,6 +43,7 @@ from agent_saga.engine.telling import (
     cause_of,
     noted,
     suspended,
+    told_later,
     told_unawaited,
     unsettled,
 )
@@ -386,6 +387,8 @@ class Boundary:
         scope.report = report
         if scope.parent is None:
             scope.saga.ended_with(report)
+        elif scope.saga.report is not None:
+            told_later(scope.saga.report, report)
         last_reports.set(report)
 
 

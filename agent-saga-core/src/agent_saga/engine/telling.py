@@ -78,3 +78,20 @@ def told_unawaited(names: Sequence[str]) -> ToolNotAwaited | None:
         f"Calls were made and never awaited, so they did not run: {', '.join(names)}.",
         fix="Write `await` before them.",
     )
+
+
+def told_later(report: RollbackReport, later: RollbackReport) -> None:
+    """Tell a boundary's report what became of a savepoint that was undone after it was made.
+
+    Args:
+        report: the boundary's.
+        later: the savepoint's.
+    """
+    told = {line.step for line in (*report.standing, *report.compensated)}
+    undone = [line for line in later.compensated if line.step not in told]
+    standing = [line for line in later.standing if line.step not in told]
+    if not (undone or standing):
+        return
+    report.compensated += undone
+    report.unresolved += standing
+    report.notes.append(f"savepoint {later.savepoint!r} was undone after the end")
