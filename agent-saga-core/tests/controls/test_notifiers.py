@@ -49,6 +49,8 @@ def server():
             for name, value in headers.items():
                 self.send_header(name, value)
             self.end_headers()
+            if here.hangs:
+                here.over.wait()
 
         def log_message(self, *args):
             pass
@@ -58,11 +60,12 @@ def server():
             pass
 
     here = Quiet(("127.0.0.1", 0), Handler)
-    here.got, here.answers = [], []
+    here.got, here.answers, here.hangs, here.over = [], [], False, threading.Event()
     here.url = f"http://127.0.0.1:{here.server_port}/hook/secret-path"
     thread = threading.Thread(target=here.serve_forever)
     thread.start()
     yield here
+    here.over.set()
     here.shutdown()
     thread.join()
     here.server_close()
@@ -94,6 +97,17 @@ def test_a_refusal_is_not_sent_again(server, notice, status):
     server.answers = [(status, {})] * 3
     with pytest.raises(ApprovalError, match=str(status)):
         WebhookNotifier(server.url).notify(notice)
+    assert len(server.got) == 1
+
+
+@pytest.mark.parametrize("headers", [{"Transfer-Encoding": "chunked"}, {"Content-Length": "900"}])
+@pytest.mark.parametrize("hangs", [True, False])
+def test_what_was_taken_is_not_sent_again_whatever_becomes_of_the_body(
+    server, notice, headers, hangs
+):
+    server.answers = [(200, headers)] * 3
+    server.hangs = hangs
+    WebhookNotifier(server.url, timeout=1).notify(notice)
     assert len(server.got) == 1
 
 

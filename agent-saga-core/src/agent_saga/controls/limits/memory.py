@@ -79,13 +79,13 @@ class _Counted(Window):
 
     def _tell(self) -> None:
         """Have the newest entry say what has joined it."""
-        if self.ends:
+        if self.joins_until > -inf and self.ends:
             self.ends[-1] = self.last
             self.amounts[-1] = add(self.total, negative(self.others))
 
     def _told(self) -> None:
-        """Note what the newest entry says."""
-        if self.ends:
+        """Note what the newest entry says, if anything may join it."""
+        if self.joins_until > -inf and self.ends:
             self.last = self.ends[-1]
             self.others = add(self.total, negative(self.amounts[-1]))
 

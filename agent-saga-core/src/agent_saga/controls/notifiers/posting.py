@@ -3,6 +3,8 @@
 Rules of this part:
 
 - A redirection is refused: it becomes an answer like any other.
+- The status says whether it was taken. The body of an answer is not read: one that hangs, breaks
+  off or has no end must not have people told again.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> A
         url: the address, http or https.
         body: what is sent.
         headers: the headers.
-        timeout: seconds for the whole.
+        timeout: seconds for each wait: for the connection, and for the answer.
 
     Raises:
         OSError: nothing answered in time, or nothing that is HTTP; its text says what.
@@ -40,7 +42,6 @@ def post(url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> A
     request = urllib.request.Request(url, data=body, headers=dict(headers), method="POST")  # noqa: S310
     try:
         with urllib.request.build_opener(_NoRedirect).open(request, timeout=timeout) as answer:
-            answer.read(1024)
             return Answer(answer.status)
     except urllib.error.HTTPError as refusal:
         with refusal:
