@@ -1,18 +1,22 @@
-"""Somebody moves the clock while a request waits: nobody gets longer, and everybody is told."""
+"""Somebody moves the clock: no request waits longer, nobody goes untold, and no halt is over."""
 
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
 from agent_saga import (
+    ActionSemantics,
     AgentKit,
     ApprovalDenied,
     ApprovalError,
     ApprovalGateway,
     ApprovalPolicy,
+    CallView,
     EscalationLevel,
+    KillSwitch,
     PreFlightGate,
 )
 from agent_saga.controls.humans import document
@@ -20,7 +24,10 @@ from agent_saga.controls.humans.document import Asked, State
 from agent_saga.controls.humans.store import ApprovalStore
 from agent_saga.controls.humans.timing import time_of
 from agent_saga.controls.limits.moments import Moment, moment
+from agent_saga.controls.switch import document as switches
+from agent_saga.controls.switch.store import SwitchStore
 from agent_saga.domain.clock import SYSTEM_CLOCK
+from agent_saga.errors import Halted, StateError
 from agent_saga.state.base import one
 from agent_saga.state.memory import MemoryStateStore
 
@@ -146,3 +153,85 @@ def test_a_clock_that_is_put_back_keeps_nobody_from_being_told(world):
         wire(5)
     assert both.is_set()
     assert (told, world.amounts) == ([0, 1], [])
+
+
+# --- halts ---------------------------------------------------------------------------------------
+
+
+class Hand:
+    """A wall clock that is put anywhere by hand; the other clock is the machine's own."""
+
+    def __init__(self):
+        self.step = 0.0
+
+    def now_us(self):
+        return SYSTEM_CLOCK.now_us() + int(self.step * 1_000_000)
+
+    monotonic = staticmethod(SYSTEM_CLOCK.monotonic)
+
+
+@pytest.fixture
+def hand():
+    return Hand()
+
+
+def process(state, hand):
+    """Return the kill switch of a process that starts now, and which knows nothing yet."""
+    return KillSwitch(SwitchStore(state), clock=hand)
+
+
+def judged(switch, **saga):
+    """Say whether a switch lets a call of a saga go on."""
+    call = CallView("wire", ActionSemantics.COMPENSABLE, {}, frozenset(), **saga)
+    try:
+        wait = switch.check(call)
+        while wait is not None:
+            wait = wait.then(wait.request.blocking(), None)
+    except Halted:
+        return False
+    return True
+
+
+@pytest.mark.guarantee("HALT-3")
+def test_a_halt_with_an_end_outlives_a_clock_step_also_for_who_starts_later(hand):
+    state = MemoryStateStore()
+    process(state, hand).halt("tool:wire", reason="r", by="ann", ttl=60)
+    hand.step = DAY
+    assert not judged(process(state, hand))
+    process(state, hand).halt("tool:mail", reason="r", by="ann")  # takes out what is over
+    assert not judged(process(state, hand))
+    assert len(process(state, hand).switches().halts) == 2
+    assert process(state, hand).lift("tool:wire", by="ann").entries
+    assert judged(process(state, hand))
+
+
+@pytest.mark.guarantee("HALT-3")
+def test_a_halt_with_an_end_is_over_when_both_clocks_say_so(hand):
+    state = MemoryStateStore()
+    process(state, hand).halt("tool:wire", reason="r", by="ann", ttl=0.05)
+    hand.step = DAY
+    time.sleep(0.06)
+    assert judged(process(state, hand))
+
+
+@pytest.mark.guarantee("HALT-3")
+def test_what_begins_after_a_drain_is_stopped_whatever_the_clock_says(hand):
+    state = MemoryStateStore()
+    before = {"began": hand.now_us(), "opened": time.monotonic()}
+    process(state, hand).halt("*", reason="r", by="ann", drain=True)
+    hand.step = -DAY
+    after = {"began": hand.now_us(), "opened": time.monotonic()}
+    started = process(state, hand)
+    assert judged(started, **before)
+    assert not judged(started, **after)
+
+
+@pytest.mark.parametrize("here", [[], [1.0], ["x", "b"], [1.0, 5], [1.0, "b", 2], 5, "ab"])
+def test_an_entry_of_a_damaged_moment_is_damage(here):
+    doc, _ = switches.add_halt(
+        None, floor=0, scope="*", mode="halt", reason="r", by="b", at=0, until=5, here=(1.0, "b")
+    )
+    switches.read(doc)
+    doc["halts"][0]["here"] = here
+    with pytest.raises(StateError, match="cannot be understood"):
+        switches.read(doc)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from agent_saga.cli.output import counted, printable
 from agent_saga.cli.story import moment
 from agent_saga.controls.switch import refusals
+from agent_saga.controls.switch.acting import here
 from agent_saga.controls.switch.document import Entry, Switches
 from agent_saga.controls.switch.kill_switch import KillSwitch
 from agent_saga.controls.switch.refusals import QUARANTINE
@@ -108,5 +109,4 @@ def switch_document(path: Path) -> dict[str, Any]:
 
 
 def _holding(switches: Switches) -> list[Entry]:
-    now = SYSTEM_CLOCK.now_us()
-    return [e for e in (*switches.halts, *switches.quarantined.values()) if e.holds(now)]
+    return switches.holding(SYSTEM_CLOCK.now_us(), here())

@@ -14,6 +14,7 @@ from typing import Any
 from agent_saga.controls.gate import PreFlightGate
 from agent_saga.controls.limits.control import MemoryLimits, SharedLimits
 from agent_saga.controls.limits.limit import LIMITS
+from agent_saga.controls.switch.acting import here
 from agent_saga.controls.switch.store import SwitchStore
 from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.domain.semantics import ActionSemantics
@@ -109,8 +110,7 @@ def _switch(runtime: Runtime, status: Status) -> None:
     if not runtime.wal.capabilities.survives_kill:
         return
     switches = SwitchStore(runtime.store).read()
-    now = SYSTEM_CLOCK.now_us()
-    entries = [e for e in (*switches.halts, *switches.quarantined.values()) if e.holds(now)]
+    entries = switches.holding(SYSTEM_CLOCK.now_us(), here())
     status.facts["halted"] = [entry.scope for entry in entries]
     status.warnings += [f"{e.scope}: {e.mode} set by {e.by}: {e.reason}" for e in entries]
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from agent_saga.cli.status.section import Section
 from agent_saga.cli.switches import entry_document, entry_line, lift_command, switches_of
+from agent_saga.controls.switch.acting import here
 
 if TYPE_CHECKING:
     from agent_saga.cli.status.section import Scene
@@ -17,7 +18,7 @@ def halts(scene: Scene) -> Section:
     """Tell what is halted; while nobody can tell that, every step is refused."""
     path = scene.log.path
     switches = switches_of(path)
-    entries = [e for e in (*switches.halts, *switches.quarantined.values()) if e.holds(scene.now)]
+    entries = switches.holding(scene.now, here())
     facts = {"entries": [entry_document(entry) for entry in entries]}
     if not entries:
         return Section(["nothing is halted or quarantined"], facts)

@@ -10,13 +10,15 @@ Rules of this part:
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from agent_saga.controls import given
+from agent_saga.controls.limits.moments import moment
 from agent_saga.controls.switch import document, scopes
-from agent_saga.controls.switch.document import DRAIN, HALT, Entry, Switches
+from agent_saga.controls.switch.document import DRAIN, HALT, Entry, Here, Switches
 from agent_saga.controls.switch.store import SwitchStore
 from agent_saga.domain.clock import SYSTEM_CLOCK
 from agent_saga.domain.records import Ev
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from agent_saga.domain.clock import Clock
     from agent_saga.wal.base import BaseWAL
 
-__all__ = ["Acting", "Set"]
+__all__ = ["Acting", "Set", "here"]
 
 log = logger("agent_saga.controls")
 
@@ -131,8 +133,9 @@ class Acting:
             "at": at,
             "until": None if ttl is None else at + int(given.seconds("ttl=", ttl) * 1_000_000),
         }
+        now = here()
         switches, _ = self.store.change(
-            lambda doc, floor: _with_nothing(document.add_halt(doc, floor=floor, **entry))
+            lambda doc, floor: _with_nothing(document.add_halt(doc, floor=floor, here=now, **entry))
         )
         self._record(Ev.SWITCH_HALTED, **entry)
         tools = scopes.declared_tools().items()
@@ -152,8 +155,9 @@ class Acting:
             StateError: it could not be stored.
         """
         scope, who, at = scopes.checked(scope), given.name("by=", by), self._clock.now_us()
+        now = here()
         switches, lifted = self.store.change(
-            lambda doc, floor: document.lift(doc, floor=floor, scope=scope, at=at)
+            lambda doc, floor: document.lift(doc, floor=floor, scope=scope, at=at, here=now)
         )
         if lifted:
             self._record(Ev.SWITCH_LIFTED, scope=scope, by=who, at=at)
@@ -202,6 +206,11 @@ class Acting:
             wal.wait_durable(wal.append(event, payload=masked(facts)[0]))
         except AgentSagaError:
             log.exception("a change of the kill switch holds, and could not be recorded")
+
+
+def here() -> Here:
+    """Return the clock that no step moves, and which run of the host it is of."""
+    return time.monotonic(), moment(SYSTEM_CLOCK).boot
 
 
 def _with_nothing(made: tuple[Any, Switches]) -> tuple[Any, tuple[Switches, None]]:

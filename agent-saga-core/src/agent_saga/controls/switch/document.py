@@ -10,9 +10,9 @@ Rules of this part:
   steps and its inverses.
 - A halt with an end is over at that wall-clock time; an end that has passed forbids nothing, and is
   taken out at the next change.
-- A clock step opens nothing to a process that knew of an entry before it: a halt with an end is not
-  over either until the time that was left has gone by on the monotonic clock, and no saga that was
-  opened since began before a drain.
+- A clock step opens nothing: a halt with an end is not over either until its time has gone by on
+  the monotonic clock, and no saga that was opened since began before a drain. That is counted from
+  when it was set, in the same run of the host; elsewhere from when the process came to know of it.
 - The store says beside the document which revision it has reached (the floor). A document below
   the floor has been lost or put back: it is refused, and a halt of everything is set by the next
   person who sets one, until somebody lifts it by name.
@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
@@ -58,29 +58,8 @@ QUARANTINE: Final = "quarantine"
 LOST: Final = "the store of the kill switch was lost; look what must be halted, then lift this"
 
 
-class Entry(Struct, frozen=True):
-    """One halt or one quarantine.
-
-    Attributes:
-        scope: what it covers; a saga's id for a quarantine.
-        mode: "halt", "drain" or "quarantine".
-        reason, by: why, and who set it.
-        at: when, in microseconds since the epoch.
-        until: when it is over, or None.
-        rev: the revision that it came with.
-    """
-
-    scope: str
-    mode: str
-    reason: str
-    by: str
-    at: int
-    until: int | None
-    rev: int
-
-    def holds(self, now: int) -> bool:
-        """Say whether it is not over."""
-        return self.until is None or now < self.until
+Here: TypeAlias = tuple[float, str]
+"""The monotonic clock, in seconds, and which run of the host it is of; empty if nobody knows."""
 
 
 class Known(Struct, frozen=True):
@@ -92,6 +71,44 @@ class Known(Struct, frozen=True):
 
     wall: int
     monotonic: float
+
+
+class Entry(Struct, frozen=True):
+    """One halt or one quarantine.
+
+    Attributes:
+        scope: what it covers; a saga's id for a quarantine.
+        mode: "halt", "drain" or "quarantine".
+        reason, by: why, and who set it.
+        at: when, in microseconds since the epoch.
+        until: when it is over, or None.
+        rev: the revision that it came with.
+        here: the other clock when it was set, if that is known.
+    """
+
+    scope: str
+    mode: str
+    reason: str
+    by: str
+    at: int
+    until: int | None
+    rev: int
+    here: Here | None = None
+
+    def holds(self, now: int, here: Here | None = None) -> bool:
+        """Say whether it is not over by the wall clock, or not yet by the other one."""
+        if self.until is None or now < self.until:
+            return True
+        since = None if here is None else self.since(here[1])
+        if here is None or since is None:
+            return False
+        return (here[0] - since.monotonic) * 1_000_000 < self.until - since.wall
+
+    def since(self, boot: str) -> Known | None:
+        """Return what the clocks said when it was set; None if that was in another run."""
+        if self.here is None or not boot or self.here[1] != boot:
+            return None
+        return Known(self.at, self.here[0])
 
 
 _UNKNOWN: Final[Mapping[int, Known]] = MappingProxyType({})
@@ -141,9 +158,13 @@ class Switches(Struct, frozen=True):
                 return entry
         return None
 
-    def known(self, before: Mapping[int, Known], now: Known) -> dict[int, Known]:
+    def known(self, before: Mapping[int, Known], now: Known, boot: str = "") -> dict[int, Known]:
         """Return since when the entries are known, if others were known before."""
-        return {entry.rev: before.get(entry.rev, now) for entry in self.halts}
+        return {one.rev: before.get(one.rev) or one.since(boot) or now for one in self.halts}
+
+    def holding(self, now: int, here: Here | None) -> list[Entry]:
+        """Return what is not over, and the quarantines."""
+        return [one for one in (*self.halts, *self.quarantined.values()) if one.holds(now, here)]
 
 
 def _covers(entry: Entry, asked: Asked, since: Known | None) -> bool:
@@ -199,6 +220,7 @@ def add_halt(
     by: str,
     at: int,
     until: int | None,
+    here: Here | None = None,
 ) -> tuple[Doc, Switches]:
     """Set a halt or a drain.
 
@@ -211,15 +233,16 @@ def add_halt(
         by: who.
         at: the wall clock, in microseconds.
         until: when it is over, or None.
+        here: the other clock, and which run of the host it is of.
     """
     now = _repaired(doc, floor, by=by, at=at)
-    entry = Entry(scope, mode, reason, by, at, until, now.rev + 1)
-    kept = [old for old in now.halts if old.holds(at) and not _same(old, entry)]
+    entry = Entry(scope, mode, reason, by, at, until, now.rev + 1, here)
+    kept = [old for old in now.halts if old.holds(at, here) and not _same(old, entry)]
     return _stored(replace(now, rev=entry.rev, halts=(*kept, entry)))
 
 
 def lift(
-    doc: Doc | None, *, floor: int, scope: str, at: int
+    doc: Doc | None, *, floor: int, scope: str, at: int, here: Here | None = None
 ) -> tuple[Doc | None, tuple[Switches, list[Entry]]]:
     """Lift the halts and drains of exactly this scope; returns what was lifted.
 
@@ -233,10 +256,10 @@ def lift(
         lost = Entry(EVERYTHING, HALT, LOST, "agent-saga", at, None, floor)
         made, after = _stored(Switches(floor + 1))
         return made, (after, [lost])
-    lifted = [entry for entry in now.halts if entry.scope == scope and entry.holds(at)]
+    lifted = [entry for entry in now.halts if entry.scope == scope and entry.holds(at, here)]
     if not lifted:
         return doc, (now, [])
-    kept = tuple(e for e in now.halts if e.scope != scope and e.holds(at))
+    kept = tuple(e for e in now.halts if e.scope != scope and e.holds(at, here))
     made, after = _stored(replace(now, rev=now.rev + 1, halts=kept))
     return made, (after, lifted)
 
@@ -322,13 +345,25 @@ def _entry(item: Any) -> Entry:
     _whole(entry.rev)
     if entry.until is not None:
         _whole(entry.until)
-    return entry
+    return entry if entry.here is None else replace(entry, here=_here(*entry.here))
+
+
+def _here(monotonic: Any, boot: Any) -> Here:
+    if type(boot) is not str:
+        raise TypeError(boot)
+    return float(monotonic), boot
 
 
 def _stored(now: Switches) -> tuple[Doc, Switches]:
     doc = {
         "rev": now.rev,
-        "halts": [asdict(entry) for entry in now.halts],
-        "quarantined": {saga: asdict(entry) for saga, entry in now.quarantined.items()},
+        "halts": [_plain(entry) for entry in now.halts],
+        "quarantined": {saga: _plain(entry) for saga, entry in now.quarantined.items()},
     }
     return doc, now
+
+
+def _plain(entry: Entry) -> dict[str, Any]:
+    found = asdict(entry)
+    here = found.pop("here")
+    return found if here is None else {**found, "here": list(here)}

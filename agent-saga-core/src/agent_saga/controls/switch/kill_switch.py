@@ -24,7 +24,7 @@ from agent_saga.controls import given
 from agent_saga.controls.control import CallView, Control, Surroundings, Wait, reading
 from agent_saga.controls.installed import INSTALLED
 from agent_saga.controls.switch import document, refusals
-from agent_saga.controls.switch.acting import Acting
+from agent_saga.controls.switch.acting import Acting, here
 from agent_saga.controls.switch.document import KEY, Switches
 from agent_saga.controls.switch.store import SwitchStore
 from agent_saga.errors import (
@@ -257,7 +257,8 @@ class KillSwitch(Acting, Control):
             log.warning("the kill switch cannot be read; what was read last counts: %s", trouble)
             return switches if self._known is None else self._known.switches
         some = bool(switches.halts or switches.quarantined)
-        self._since = switches.known(self._since, document.Known(self._clock.now_us(), now))
+        read = document.Known(self._clock.now_us(), now)
+        self._since = switches.known(self._since, read, here()[1])
         self._known = _Known(switches, some, self.store.signal, seen, now)
         return switches
 
