@@ -18,10 +18,11 @@ from agent_saga.domain.compensation import Compensation, from_answer
 from agent_saga.domain.templates import Template, template_from
 from agent_saga.engine import calls
 from agent_saga.engine.forms import Form, name_of, selected
-from agent_saga.errors import CompensationError, ConfigurationError
+from agent_saga.errors import CompensationError, ConfigurationError, NotRecordable, SecretLeak
 from agent_saga.plugins.callables import parameters_of, required
 from agent_saga.plugins.process import compensator_named
 from agent_saga.plugins.registry import Handler, process_handlers
+from agent_saga.wal.encoding import exact
 
 ASKED = ("result", "args", "prepared")
 FILLED = ("idempotency_key",)
@@ -61,6 +62,7 @@ class TemplateDeriver:
         misfit = handler.misfit(template.kwargs, filled=FILLED)
         if misfit:
             raise ConfigurationError(f"The template does not fit its handler: {misfit}.")
+        _check_recordable(template)
         handler.owner.distribution  # noqa: B018 - looked up now, so that no step has to wait for it
         self.handler: str | None = template.handler
         self.template: Template | None = template
@@ -106,6 +108,16 @@ class FactoryDeriver:
         if self.needs_result:
             return _answer(self.fn(sources["result"], **named))
         return _answer(self.fn(**named))
+
+
+def _check_recordable(template: Template) -> None:
+    """Refuse, before any effect, what the log could not carry to another process."""
+    try:
+        exact(template.kwargs, what=f"what the template gives {template.handler}")
+    except NotRecordable as error:
+        raise ConfigurationError(error.message, fix=error.fix) from error
+    except SecretLeak:
+        return  # a path may only be named like one; what it leads to is looked at
 
 
 def _answer(answer: object) -> Compensation:
