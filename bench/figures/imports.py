@@ -45,7 +45,7 @@ print(json.dumps(counts))
 _COUNTS = (
     ("modules of ours", 280),
     ("further modules", 16),
-    ("pieces of source compiled", 140),
+    ("pieces of source compiled", 90),
     ("regular expressions compiled", 24),
 )
 
