@@ -58,7 +58,7 @@ def _undone(w: Work) -> Figure:
     # The least of three: meanwhile the log may go on in another segment.
     few, many = (min(_unwound(w, n) for _ in range(3)) for n in (STEPS, 2 * STEPS))
     each = (many - few) / STEPS
-    return Figure(GROUP, "undone step, sync: calls", each, "", 74, kind="counter")
+    return Figure(GROUP, "undone step, sync: calls", each, "", 71, kind="counter")
 
 
 def _unwound(w: Work, steps: int) -> float:

@@ -288,6 +288,11 @@ def test_a_fragment_is_all_that_can_be_composed() -> None:
         listed([b"1"])  # type: ignore[list-item]
 
 
+@pytest.mark.parametrize("name", [b'"$t"', rb'"\u0024t"', rb'"$\u0074"'])
+def test_a_tag_is_read_however_its_name_is_written(name: bytes) -> None:
+    assert decode(b'[{%b:"decimal","v":"1.10"}]' % name) == [Decimal("1.10")]
+
+
 def test_what_looks_like_a_type_marker_runs_no_code() -> None:
     for text in (
         b'{"$t":"builtins.eval","v":"1/0"}',

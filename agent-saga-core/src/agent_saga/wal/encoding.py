@@ -24,7 +24,7 @@ import msgspec
 
 from agent_saga.errors import NotRecordable, SecretLeak, WALCorrupt
 from agent_saga.wal.limits import MAX_PAYLOAD
-from agent_saga.wal.plain import plain, plain_data
+from agent_saga.wal.plain import TAG, plain, plain_data
 from agent_saga.wal.tags import revived, tagged
 from agent_saga.wal.walk import Looking, Masking, Refusing, Stable, encode_json, type_name
 
@@ -51,6 +51,9 @@ __all__ = [
 _encode_sorted: Final = msgspec.json.Encoder(order="deterministic").encode
 _decode_json: Final = msgspec.json.Decoder().decode
 _layouts: Final[dict[tuple[str, ...], bytes]] = {}
+_TAGGED: Final = encode_json(TAG)
+_ESCAPED: Final = rb"\u"
+"""Where neither stands there is no tag: nothing else can write its name."""
 
 
 class Fragment(bytes):
@@ -196,7 +199,8 @@ def decode(data: bytes) -> object:
         WALCorrupt: the bytes are not JSON, or nest deeper than anything that was written.
     """
     try:
-        return revived(_decode_json(data))
+        value = _decode_json(data)
+        return revived(value) if _TAGGED in data or _ESCAPED in data else value
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise WALCorrupt(f"A value in the log is not readable: {error}") from error
 
