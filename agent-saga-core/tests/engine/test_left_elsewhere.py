@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from agent_saga import RefusedError, SagaAborted, current_saga
+from agent_saga.engine import interrupts
 
 
 class Boom(Exception):
@@ -95,6 +96,7 @@ def test_a_boundary_that_is_left_on_a_loop_of_its_own_is_left(kit):
     scope = kit.transaction()
     first = scope.__enter__()
     asyncio.run(scope.__aexit__(None, None, None))
+    assert not interrupts.main.installed
     with kit.transaction() as second:
         assert second.id != first.id
     assert current_saga() is None

@@ -234,17 +234,18 @@ class Boundary:
         """Leave an asynchronous boundary; commit or unwind, then raise what the caller must see."""
         scope = self._scope()
         self._close_context()
-        if forked(scope) or scope.saga.read_only:
-            return False
-        if isinstance(error, GeneratorExit):
-            scope.drop_unawaited()
-            release(scope, "its coroutine was closed")
-            return False
         outside = current_scope.set(None)
         try:
+            if forked(scope) or scope.saga.read_only:
+                return False
+            if isinstance(error, GeneratorExit):
+                scope.drop_unawaited()
+                release(scope, "its coroutine was closed")
+                return False
             return await self._leave_async(scope, error)
         finally:
             reset(current_scope, outside)
+            self._give_interrupts_back()  # where it was entered with `with`
 
     async def _leave_async(self, scope: Scope, error: BaseException | None) -> bool:
         failure = self._failure(scope, error)
