@@ -27,7 +27,7 @@ from agent_saga_langgraph import threads
 from agent_saga_langgraph.asking import GraphAnswers, to_keep
 from agent_saga_langgraph.attempts import attempts_of
 from agent_saga_langgraph.called import stand_in
-from agent_saga_langgraph.effects import blind, failing
+from agent_saga_langgraph.effects import blind, calling, failing
 from agent_saga_langgraph.met import Notes
 from agent_saga_langgraph.place import here
 from agent_saga_langgraph.threads import INSIDE, LABEL, LOG, SAGA
@@ -166,10 +166,12 @@ class Plan:
     @contextlib.contextmanager
     def entered(self, handle: SagaHandle) -> Iterator[None]:
         """Let the steps of this run know what they must; entered inside the boundary."""
+        saga = _engines_saga(handle)
         if not self.nested:
-            attempts_of(_engines_saga(handle), self._history, self._notes)
+            attempts_of(saga, self._history, self._notes)
         stand_in()
         with contextlib.ExitStack() as stack:
+            stack.enter_context(_named(saga))
             if not (self.nested and here() is not None):
                 stack.enter_context(blind(not self._thread))
             self._witness = stack.enter_context(watched())
@@ -284,6 +286,22 @@ class Plan:
         if not self.nested:
             saga = _engines_saga(handle)
             attempts_of(saga).check_repeated(saga)
+
+
+@contextlib.contextmanager
+def _named(saga: Any) -> Iterator[None]:
+    """Know again, too, what a node calls that is no tool of LangChain: functions of the kit."""
+
+    def name(tool: Any, mac: bytes) -> str | None:
+        if tool.reversible:
+            return None
+        return attempts_of(saga).asked(saga, tool, calling.get(), mac)[0]
+
+    around, saga.names = saga.names, name
+    try:
+        yield
+    finally:
+        saga.names = around
 
 
 def _engines_saga(handle: SagaHandle) -> Any:
