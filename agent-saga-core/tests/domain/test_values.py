@@ -187,6 +187,12 @@ def test_any_other_answer_of_a_prober_cannot_tell(answer):
     assert isinstance(read_probe(answer), CannotTell)
 
 
+@pytest.mark.parametrize("final", ["no", 1, None, 0.0])
+def test_what_only_counts_as_true_is_no_final_answer(final):
+    with pytest.raises(TypeError, match="is True or False"):
+        NotApplied("x", final=final)
+
+
 def test_what_a_reconciler_may_answer():
     seen = Observation(reversed_=True)
     assert read_observation(seen) is seen

@@ -175,11 +175,16 @@ class NotApplied(StepError):
     Args:
         reason: what was observed. final: True when nothing can arrive late either (for example the
             provider has spent the key).
+
+    Raises:
+        TypeError: `final` is neither True nor False: what only counts as true is no promise.
     """
 
     code = "SAGA-304"
 
     def __init__(self, reason: str = "", *, final: bool = False) -> None:
+        if type(final) is not bool:
+            raise TypeError(f"NotApplied(final=…) is True or False, not {final!r}")
         super().__init__(reason or "The call had no effect.")
         self.reason = reason
         self.final = final
