@@ -14,7 +14,7 @@ Rules of this part:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -27,13 +27,14 @@ from agent_saga.kit.agent_kit import AgentKit
 from agent_saga.kit.frameworks.boundaries import boundary, runtime_of, saga_of
 from agent_saga.kit.frameworks.declarations import Declarations
 from agent_saga.kit.frameworks.failures import check_policy
+from agent_saga.kit.frameworks.naming import naming
 from agent_saga.kit.frameworks.recorded import RecordedSaga, lasts
 from agent_saga.runtime.composition import Runtime
 from agent_saga_crewai.asking import RunAnswers
 from agent_saga_crewai.attempts import attempts_of, began_again
 from agent_saga_crewai.effects import effects_of
 from agent_saga_crewai.gate import Gate
-from agent_saga_crewai.runs import Run, entered
+from agent_saga_crewai.runs import Run, current_run, entered, in_a_body
 from agent_saga_crewai.works import Work, tools_of
 
 _GOES_ON = frozenset({None, SagaState.RUNNING, SagaState.SUSPENDED, SagaState.RELEASED})
@@ -125,6 +126,7 @@ class Plan:
         )
         run.effects = {id(one) for tool in tools_of(self.work.agent) for one in effects_of(tool)}
         with contextlib.ExitStack() as stack:
+            stack.enter_context(naming(scope.saga, _naming(scope.saga)))
             stack.enter_context(entered(run))
             stack.enter_context(Gate(run).closed())
             if self._answers is not None:
@@ -153,6 +155,19 @@ class Plan:
         if self.nested or self.saga_id is None or saga.read_only:
             return
         attempts_of(saga).check_repeated(saga, everywhere=not self.work.is_flow)
+
+
+def _naming(saga: Any) -> Callable[[Any, bytes], str | None]:
+    """Return what names the calls in a tool's body that are none of this package's tools."""
+
+    def name(tool: Any, mac: bytes) -> str | None:
+        run = current_run()
+        if run is None or tool.reversible or not in_a_body():
+            return None
+        place, execution = run.place(None, None, None), run.execution(None, None)
+        return attempts_of(saga).key(saga, tool, place, execution, mac)
+
+    return name
 
 
 def planned(work: Work, asked: Asked) -> Plan:

@@ -280,6 +280,11 @@ def in_body_of(execution: Execution, caller: Place) -> Iterator[None]:
         _execution.reset(token)
 
 
+def in_a_body() -> bool:
+    """Say whether the code is inside the body of an agent's call."""
+    return _here().caller is not None
+
+
 def current_run() -> Run | None:
     """Return the run that the code is inside of, or None."""
     return _run.get()

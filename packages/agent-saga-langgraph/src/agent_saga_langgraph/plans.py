@@ -10,7 +10,7 @@ Rules of this part:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
@@ -21,6 +21,7 @@ from agent_saga.engine.handle import SagaHandle, SagaScope
 from agent_saga.engine.tool import one_of
 from agent_saga.errors import ConfigurationError, NotSuspendable
 from agent_saga.kit.agent_kit import AgentKit
+from agent_saga.kit.frameworks.naming import naming
 from agent_saga.kit.scopes import saga_scope
 from agent_saga.runtime.composition import Runtime, process_runtime
 from agent_saga_langgraph import threads
@@ -171,7 +172,7 @@ class Plan:
             attempts_of(saga, self._history, self._notes)
         stand_in()
         with contextlib.ExitStack() as stack:
-            stack.enter_context(_named(saga))
+            stack.enter_context(naming(saga, _naming(saga)))
             if not (self.nested and here() is not None):
                 stack.enter_context(blind(not self._thread))
             self._witness = stack.enter_context(watched())
@@ -288,20 +289,15 @@ class Plan:
             attempts_of(saga).check_repeated(saga)
 
 
-@contextlib.contextmanager
-def _named(saga: Any) -> Iterator[None]:
-    """Know again, too, what a node calls that is no tool of LangChain: functions of the kit."""
+def _naming(saga: Any) -> Callable[[Any, bytes], str | None]:
+    """Return what names the calls of a node that are none of LangChain's tools."""
 
     def name(tool: Any, mac: bytes) -> str | None:
         if tool.reversible:
             return None
         return attempts_of(saga).asked(saga, tool, calling.get(), mac)[0]
 
-    around, saga.names = saga.names, name
-    try:
-        yield
-    finally:
-        saga.names = around
+    return name
 
 
 def _engines_saga(handle: SagaHandle) -> Any:

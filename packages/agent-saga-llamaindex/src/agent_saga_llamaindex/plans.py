@@ -24,6 +24,7 @@ from agent_saga.errors import ConfigurationError
 from agent_saga.kit.agent_kit import AgentKit
 from agent_saga.kit.frameworks.boundaries import boundary, runtime_of, saga_of
 from agent_saga.kit.frameworks.failures import check_policy
+from agent_saga.kit.frameworks.naming import naming
 from agent_saga.kit.frameworks.recorded import RecordedSaga, lasts
 from agent_saga.runtime.composition import Runtime
 from agent_saga_llamaindex.asking import APPROVALS, RunAnswers
@@ -158,12 +159,8 @@ class Plan:
             outer = running.get()
             self.run.root = _inside(executing.get(), attempts_of(saga).run(()))
             self.run.counts = self.run.counts if outer is None else outer.counts
-        around, saga.names = saga.names, _naming(saga)
-        try:
-            with answering(self.run.answers), entered(self.run):
-                yield
-        finally:
-            saga.names = around
+        with naming(saga, _naming(saga)), answering(self.run.answers), entered(self.run):
+            yield
 
     def _knows(self, step: str, place: Path) -> bool:
         return self.found is not None and self.found.knows(self._kept, step, place)
