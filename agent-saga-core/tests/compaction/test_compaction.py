@@ -17,6 +17,7 @@ from agent_saga.wal.os_port import OsPort
 from agent_saga.wal.reader import scan_log, writers_of
 from agent_saga.wal.takeover import dead_writer
 from agent_saga.wal.view import DirectoryLock
+from agent_saga_testing.waiting import until
 
 
 def sagas_in(path):
@@ -265,12 +266,9 @@ def test_room_that_a_killed_writer_had_allocated_is_given_back(path, writer):
     past = writer()
     past.begin("open")
     past.sync()
-    for _ in range(1000):
-        if len(files_in(folder_of(path, past))) > 2:
-            break
-        time.sleep(0.01)  # its next segment is made ready beside it
+    until(lambda: len(past.wal._spares) == 2)  # allocated as a whole, and no other is being made
     past.kill()
-    assert len(files_in(folder_of(path, past))) > 2
+    assert len(files_in(folder_of(path, past))) == 4
     done = writer().wal.compact(grace_seconds=0)
     assert done.bytes > 0
     assert files_in(folder_of(path, past)) == ["lock", "seg-00000001.jsonl"]

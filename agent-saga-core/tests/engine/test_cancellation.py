@@ -215,8 +215,9 @@ def test_asyncio_timeout_around_a_boundary_is_a_timeout_error_after_the_undoing(
 
     async def main():
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05), kit.transaction():
+            async with asyncio.timeout(None) as bound, kit.transaction():
                 await charge(5)
+                bound.reschedule(0.0)
                 await asyncio.sleep(10)
         assert world.standing == []
         assert world.refunds == ["ch1"]
@@ -228,11 +229,13 @@ def test_wait_for_around_an_agent_is_a_timeout_error_after_the_undoing(kit, worl
     async def agent():
         async with kit.transaction():
             await charge(5)
+            loop = asyncio.get_running_loop()
+            loop.time = lambda: time.monotonic() + 3600  # the bound is over now, and not before
             await asyncio.sleep(10)
 
     async def main():
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(agent(), 0.05)
+            await asyncio.wait_for(agent(), 3600)
         assert world.refunds == ["ch1"]
 
     asyncio.run(main())

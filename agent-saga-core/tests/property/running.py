@@ -129,11 +129,16 @@ class Run:
     def left(self, scope: Any) -> None:
         """Look at everything as soon as the boundary has been left."""
         self.report = scope.report
-        quiet = not (self.world.running or self.later or self.threads)
+        quiet = not (self.world.running or self.later or self.threads or self._told_running())
         with contextlib.suppress(Exception):
             self.exit_view = fold(self.wal.read_all()).get(self.saga)
         self.exit_clean = self.report is not None and self.report.clean
         self.quiet = quiet
+
+    def _told_running(self) -> bool:
+        """Whether a call was under way when the report was made; it may have ended since."""
+        lines = () if self.report is None else self.report.standing
+        return any("still running" in line.detail for line in lines)
 
     def end(self) -> None:
         """Let everything end, read the log and give everything back."""

@@ -18,7 +18,9 @@ from agent_saga import (
     reconciler,
 )
 from agent_saga.domain import identity
+from agent_saga.domain.clock import SystemClock
 from agent_saga.domain.records import Ev
+from agent_saga.engine import drive_sync
 
 
 def recovered(log, **options):
@@ -203,8 +205,9 @@ def test_a_found_effect_without_a_recipe_is_an_orphan(log, world):
 
 
 @pytest.mark.guarantee("PROBE-1")
-def test_no_is_believed_only_after_nothing_can_arrive_any_more(log, world):
+def test_no_is_believed_only_after_nothing_can_arrive_any_more(log, world, monkeypatch):
     """The request of the dead process arrives while recovery is asking."""
+    slept = jumping(monkeypatch)
     past = log.past().begin()
     past.intent("a", prober="find", recipe={"handler": "undo", "kwargs": {"what": "a"}})
     past.die()
@@ -217,9 +220,25 @@ def test_no_is_believed_only_after_nothing_can_arrive_any_more(log, world):
                 world.there.add(key)
 
     world.asked = Arriving(ask)
-    assert recovered(log, settings=slowly(0.2)).outcome == "undone"
+    assert recovered(log, settings=slowly(3600.0)).outcome == "undone"
     assert len(world.asked) == 2
+    assert slept, "it waited in between"
     assert world.undone == ["a"]
+
+
+def jumping(monkeypatch):
+    """Let a sleep of the driver move the clock, and take no time; returns the sleeps."""
+    slept = []
+
+    def monotonic(clock):
+        return time.monotonic() + sum(slept)
+
+    def sleep(_):
+        slept.append(3600.0)
+
+    monkeypatch.setattr(SystemClock, "monotonic", monotonic)
+    monkeypatch.setattr(drive_sync, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
+    return slept
 
 
 def slowly(seconds):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from agent_saga.errors import ConfigurationError, StateError
 from agent_saga.recovery.notices import PREFIX, Notices
 from agent_saga.recovery.queue import cases_in
 from agent_saga.state.address import open_state
+from agent_saga_testing.waiting import until
 
 
 class Mail:
@@ -135,20 +137,30 @@ def test_one_that_would_have_to_be_awaited_has_told_nobody(
     assert [one.saga for one in told] == [SAGA], "who was not told is told later"
 
 
-def test_one_that_hangs_stops_neither_the_pass_nor_the_others(log: Log) -> None:
+def test_one_that_hangs_stops_neither_the_pass_nor_the_others(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
     orphan(log)
     orphan(log, "another")
-    over, calls = threading.Event(), []
+    over, hanging, calls = threading.Event(), threading.Event(), []
+
+    class Ended(threading.Event):
+        """The bound of a call is over as soon as the call hangs, and not before."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            assert timeout == 30.0
+            until(lambda: self.is_set() or hanging.is_set())
+            hanging.clear()
+            return self.is_set()
 
     def hangs(case: Any) -> None:
         calls.append(case.saga)
-        over.wait(20)
+        hanging.set()
+        over.wait()
 
     mail = Mail(log.path)
     first = daemon(log, hangs=hangs, mail=mail)
-    notices = first._daemon._notices
-    assert notices is not None
-    notices._longest = 0.2
+    monkeypatch.setattr("agent_saga.recovery.notices.threading", SimpleNamespace(Event=Ended))
     try:
         assert len(first.sweep().needs_human) == 2
         first.sweep()

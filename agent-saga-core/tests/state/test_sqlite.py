@@ -11,11 +11,13 @@ import stat
 import subprocess
 import sys
 import threading
+import traceback
 from pathlib import Path
 
 import pytest
 
 from agent_saga.errors import NotRecordable, StateError
+from agent_saga.state import forking
 from agent_saga.state import sqlite_schema as schema
 from agent_saga.state.base import Change
 from agent_saga.state.sqlite import SQLiteStateStore
@@ -329,13 +331,16 @@ def test_a_file_that_went_away_is_refused_from_then_on(store, path, replace, cou
 
 
 @pytest.mark.crash
-def test_a_fork_inherits_no_connection_even_when_others_are_writing(store, path, count_up):
+def test_a_fork_inherits_no_connection_even_when_others_are_writing(
+    store, path, count_up, monkeypatch
+):
+    monkeypatch.setattr(forking, "PATIENCE", 60.0)
     stop = threading.Event()
     counts = [0]
 
     def keep_writing():
         while not stop.is_set():
-            counts[0] = store.transact(["n"], count_up)
+            counts[0] = store.transact(["n"], count_up, timeout=60.0)
 
     writer = threading.Thread(target=keep_writing)
     writer.start()
@@ -343,8 +348,9 @@ def test_a_fork_inherits_no_connection_even_when_others_are_writing(store, path,
     for _ in range(8):
         child = os.fork()
         if child == 0:
-            answer = store.transact(["mine"], lambda _: Change(1, {"mine": {}}))
-            os._exit(0 if answer == 1 and not _open_in_this_process(path, store) else 1)
+            with _ended_here():
+                store.transact(["mine"], lambda _: Change(None, {"mine": {}}), timeout=60.0)
+                assert not _open_in_this_process(path, store)
         children.append(child)
     endings = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     stop.set()
@@ -354,6 +360,19 @@ def test_a_fork_inherits_no_connection_even_when_others_are_writing(store, path,
     check = sqlite3.connect(path)
     assert check.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     check.close()
+
+
+@contextlib.contextmanager
+def _ended_here():
+    """End a forked child, whatever goes wrong in it: it must not go on with the parent's tests."""
+    failed = 1
+    try:
+        yield
+        failed = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(failed)
 
 
 def _open_in_this_process(path, store):

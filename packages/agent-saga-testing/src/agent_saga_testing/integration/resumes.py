@@ -20,6 +20,8 @@ ASKS = Call("ask", {"question": "shall I?"}, "ask_1")
 SEAT = Call("book", {"item": "seat"}, "book_1")
 DIES = [Call("dies_once", {"item": "now"}, "dies_1")]
 WAITS: list[Turn] = [[SEAT, ASKS]]
+ENDS: list[Turn] = ["done", "done"]
+"""What a model says when its run is gone on with: a run that was cut short may ask it twice."""
 
 
 class ResumeCases(IntegrationCases):
@@ -94,7 +96,7 @@ class ResumeCases(IntegrationCases):
     def test_a_killed_run_is_gone_on_with_and_repeats_no_effect(self, bench: Bench) -> None:
         run_and_die(self.driver, bench.folder, [[SEAT], DIES, "done"])
         bench.world.assert_applied_once("seat")
-        agent = bench.resumable(["done"])
+        agent = bench.resumable(ENDS)
         assert bench.resume(agent, None).text == "done"
         bench.world.assert_applied_once("seat")
         bench.recover()
@@ -106,7 +108,7 @@ class ResumeCases(IntegrationCases):
         room = Call("book", {"item": "room"}, "book_2")
         run_and_die(self.driver, bench.folder, [[SEAT], [room, dies], "done"])
         try:
-            bench.resume(bench.resumable(["done"]), None)
+            bench.resume(bench.resumable(ENDS), None)
         except SagaAborted as failed:
             if failed.report.clean:
                 bench.world.assert_restored()
