@@ -23,6 +23,7 @@ from agent_saga import (
     current_saga,
     saga_scope,
 )
+from agent_saga.domain.fold import fold
 from agent_saga.observe.correlation import SAGA_ID
 from agent_saga_testing.waiting import until
 
@@ -160,6 +161,26 @@ def test_a_late_arrival_in_a_savepoint_that_was_given_up_is_never_clean(kit, wor
         until(lambda: world.charges)
     assert world.standing == ["ch1"]
     assert not caught.value.report.clean
+
+
+def test_a_late_arrival_that_needs_no_undoing_is_told_as_the_log_tells_it(kit, wal, world):
+    """Its savepoint was given up, and whoever reads the log finds it so: no report says better."""
+    go = threading.Event()
+
+    def note(amount):
+        go.wait(10)
+        return world.charge(amount)
+
+    harmless = Compensation.none("a line that nobody reads")
+    tool = kit.safe_tool(note, "COMPENSABLE", timeout=0.05, compensate=lambda result: harmless)
+
+    with pytest.raises(CommittedUnsettled) as caught, kit.transaction() as saga:
+        with contextlib.suppress(SagaAborted), saga.savepoint("inner"):
+            tool(5)
+        go.set()
+        until(lambda: "STEP_LATE" in [record.event for record in wal.read_all()])
+    assert not caught.value.report.clean
+    assert not fold(wal.read_all())[saga.id].clean
 
 
 def test_the_outer_failure_undoes_a_late_arrival_of_a_savepoint_that_was_given_up(kit, world):

@@ -154,7 +154,19 @@ def _list(saga: Saga, report: RollbackReport) -> None:
 
 def _needs_no_undoing(step: Step) -> bool:
     inverse = step.compensation
-    return step.scope.fenced and inverse is not None and bool(inverse.nothing)
+    if not step.scope.fenced or inverse is None or not inverse.nothing:
+        return False
+    return not _came_too_late(step)
+
+
+def _came_too_late(step: Step) -> bool:
+    """Say whether a savepoint was given up because of it; the log tells of that for good."""
+    scope: Scope | None = step.scope
+    while scope is not None:
+        if scope.report is not None and any(line.step == step.id for line in scope.report.standing):
+            return True
+        scope = scope.parent
+    return False
 
 
 def _why(step: Step) -> str:
