@@ -1,36 +1,47 @@
-"""Runs of a framework that go on in one saga, and end in any order."""
+"""Runs of frameworks that go on in one saga, and end in any order."""
 
 from __future__ import annotations
+
+import pytest
 
 from agent_saga.kit.frameworks.boundaries import saga_of
 from agent_saga.kit.frameworks.naming import naming
 
 
-def _name(tool, mac):
-    return None
+def _knows(*tools):
+    """Return how a package names the calls of tools that its runs make."""
+    key = "+".join(tools)
+    return lambda tool, mac: key if tool in tools else None
 
 
-def test_calls_are_named_until_the_last_run_has_ended(kit):
+@pytest.fixture
+def saga(kit):
     with kit.transaction() as handle:
-        saga = saga_of(handle)
-        first, second = naming(saga, _name), naming(saga, _name)
-        first.__enter__()
-        second.__enter__()
-        first.__exit__(None, None, None)
-        assert saga.names is _name
-        second.__exit__(None, None, None)
-        assert saga.names is None
+        yield saga_of(handle)
 
 
-def test_what_named_them_before_names_them_again(kit):
-    def before(tool, mac):
-        return "mine"
+def test_calls_are_named_until_the_last_run_has_ended(saga):
+    first, second = naming(saga, _knows("a")), naming(saga, _knows("a"))
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert saga.names("a", b"") == "a"
+    second.__exit__(None, None, None)
+    assert saga.names is None
 
-    with kit.transaction() as handle:
-        saga = saga_of(handle)
-        saga.names = before
-        for _ in range(2):
-            with naming(saga, _name):
-                assert saga.names is _name
-            assert saga.names is before
-        saga.names = None
+
+def test_a_run_inside_one_of_another_package_names_its_own(saga):
+    with naming(saga, _knows("a", "b")):
+        inner = naming(saga, _knows("b"))
+        with inner:
+            assert [saga.names(tool, b"") for tool in "abc"] == ["a+b", "b", None]
+        assert saga.names("b", b"") == "a+b"
+
+
+def test_what_named_them_before_names_what_no_run_knows(saga):
+    saga.names = before = _knows("a", "b")
+    for _ in range(2):
+        with naming(saga, _knows("b")):
+            assert [saga.names(tool, b"") for tool in "abc"] == ["a+b", "b", None]
+        assert saga.names is before
+    saga.names = None

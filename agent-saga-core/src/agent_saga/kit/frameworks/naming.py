@@ -4,8 +4,10 @@ Rules of this part:
 
 - While a run goes on in a saga, a call that its caller does not name is named by the package, so
   that it is known again when the framework runs its node or step again.
-- Several runs may go on in one saga, and end in any order. A call is named until the last of them
-  has ended; where it is made, and whether that is in a run at all, the package itself knows.
+- Several runs may go on in one saga, also of different packages, and end in any order. A call is
+  named until the last of them has ended. The run that began last is asked first: of a run inside
+  another one it knows more. Whether a call is made in one of its runs at all, a package knows
+  itself, and answers None where it is not.
 """
 
 from __future__ import annotations
@@ -26,12 +28,18 @@ Name: TypeAlias = "Callable[[Tool, bytes], str | None]"
 
 
 class _Runs:
-    """The runs that go on in one saga, and what named its calls before them."""
+    """What names the calls of one saga: its runs, outermost first, and what did so before them."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.number = 0
+        self.names: tuple[Name, ...] = ()
         self.before: Name | None = None
+
+    def name(self, tool: Tool, mac: bytes) -> str | None:
+        """Return the key that the innermost run that knows the call gives it."""
+        around = () if self.before is None else (self.before,)
+        keys = (name(tool, mac) for name in reversed((*around, *self.names)))
+        return next((key for key in keys if key is not None), None)
 
 
 _runs: PerSaga[_Runs] = PerSaga()
@@ -43,17 +51,18 @@ def naming(saga: Saga, name: Name) -> Iterator[None]:
 
     Args:
         saga: the engine's saga.
-        name: the same for every run of the package in this saga.
+        name: how the package of the run names them.
     """
     runs = _runs.of(saga, _Runs)
     with runs.lock:
-        if not runs.number:
-            runs.before, saga.names = saga.names, name
-        runs.number += 1
+        if not runs.names:
+            runs.before, saga.names = saga.names, runs.name
+        runs.names = (*runs.names, name)
     try:
         yield
     finally:
         with runs.lock:
-            runs.number -= 1
-            if not runs.number:
+            at = runs.names.index(name)
+            runs.names = (*runs.names[:at], *runs.names[at + 1 :])
+            if not runs.names:
                 saga.names = runs.before
