@@ -36,24 +36,18 @@ def figures(effort: Effort) -> list[Figure]:
     process.join()
     sagas = f"over the last four fifths of {effort.sagas:,} sagas"
     return [
-        Figure(
-            GROUP,
-            f"growth in objects {sagas}",
-            after[0] - before[0],
-            "",
-            _OBJECTS,
-            kind="counter",
-            detail=f"{before[0]} to {after[0]}",
-        ),
-        Figure(
-            GROUP,
-            f"growth in blocks {sagas}",
-            after[1] - before[1],
-            "",
-            _BLOCKS,
-            kind="counter",
-            detail=f"{before[1]} to {after[1]}",
-        ),
+        *[
+            Figure(
+                GROUP,
+                f"growth in {what} {sagas}",
+                after[at] - before[at],
+                "",
+                bound,
+                kind="counter",
+                detail=f"{before[at]} to {after[at]}",
+            )
+            for at, (what, bound) in enumerate((("objects", _OBJECTS), ("blocks", _BLOCKS)))
+        ],
         Figure(
             GROUP,
             f"growth in memory {sagas}",
