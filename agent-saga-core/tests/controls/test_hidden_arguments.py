@@ -22,6 +22,7 @@ def any_number(*amounts, **more):
     return amounts, more
 
 
+@pytest.mark.guarantee("GATE-3")
 @pytest.mark.parametrize(("function", "args"), [(positional, (1_000_000,)), (by_default, ())])
 def test_a_name_among_the_others_hides_no_amount_from_a_limit(gated, world, function, args):
     limit = BudgetLimit("spend", arg="amount", max_total=100, window=86_400)

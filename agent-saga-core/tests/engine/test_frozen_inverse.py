@@ -57,6 +57,7 @@ def discard(item: str) -> None:
 STANDING: set[str] = set()
 
 
+@pytest.mark.guarantee("FROZEN-2")
 def test_a_factory_may_give_the_same_compensation_for_every_step() -> None:
     """Else each is undone with the arguments of the first, which some inverses take for done."""
     kit = AgentKit("shared", wal="memory:")

@@ -55,6 +55,7 @@ def calls(provider):
     }
 
 
+@pytest.mark.guarantee("PROBE-2")
 @pytest.mark.parametrize("how", ["by keyword", "by position", "among any names"])
 def test_a_lost_answer_is_looked_up_by_the_caller_s_own_key(mode, kit, world, provider, how):
     function, args, kwargs = calls(provider)[how]
