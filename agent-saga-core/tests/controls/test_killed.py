@@ -56,7 +56,8 @@ def every_death(tmp_path, does, what, before=(), every=EVERY):
         end = does(what, folder, number)
         yield folder, end
         number += every
-    assert number > 4 * every, "it dies several times before it comes to its end"
+    # What is only recorded is written by a thread that may be too late to be killed.
+    assert number > 2 * every + 1, "it dies several times before it comes to its end"
 
 
 def effects(folder):

@@ -300,3 +300,46 @@ def test_an_intent_waits_for_no_thread_that_failed(open_log, monkeypatch):
         patch.setattr(log._segments, "_make", fail)
         with pytest.raises(WALFull, match="no room to work in"):
             log.append("STEP_INTENT", payload={"n": 1})
+
+
+# --- the end
+
+
+@pytest.mark.parametrize("call", ["fallocate", "fsync", "open"])
+def test_a_spare_that_comes_too_late_is_taken_back(open_log, call):
+    """The log is closed while the disk holds up the thread that makes its next segments."""
+    log, port = begun(open_log, stall_after=0.1)
+    wait_for_spares(log)
+    segments = log._segments
+    segments._discard(segments.spares.pop())
+    hang = port.hang(call)
+    segments._preparer.kick()
+    hang.reached.wait()
+    log.close()
+    hang.release()
+    segments._preparer._thread.join()
+    assert not segments.spares
+    assert port._open == set()
+
+
+def test_a_spare_that_comes_while_the_others_are_closed_stands_in_nobodys_way(open_log):
+    log, port = begun(open_log, stall_after=0.1)
+    wait_for_spares(log)
+    segments = log._segments
+    segments._discard(segments.spares.pop())
+    hang = port.hang("fallocate")
+    segments._preparer.kick()
+    hang.reached.wait()
+    close, comes = port.close, iter([True])
+
+    def closes_late(fd: int) -> None:
+        close(fd)
+        if fd == spare and next(comes, False):
+            hang.release()
+            segments._preparer._thread.join()
+
+    (spare,) = [segment.fd for segment in segments.spares]
+    port.close = closes_late  # type: ignore[method-assign]
+    log.close()
+    assert not next(comes, False), "it was closed beside the others"
+    assert port._open == set()

@@ -27,6 +27,8 @@ from agent_saga.wal.waiters import stalled
 from agent_saga.wal.worker import Worker
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from agent_saga.wal.buffer import Batch
     from agent_saga.wal.os_port import OsPort
 
@@ -95,6 +97,7 @@ class Segments:
         self._undurable: dict[int, bytes] = {}
         self._place: _Place = (0, 0)
         self._broken: OSError | None = None
+        self._forgotten = False
         self.replaced = 0
         self._current: _Segment | None = self._make()
         self._preparer = Worker("agent-saga-wal-preparer", self._prepare)
@@ -130,7 +133,7 @@ class Segments:
     def _prepare(self) -> None:
         """In the background: make spares, cut what was sealed and synced."""
         try:
-            while len(self.spares) < _ENOUGH:
+            while len(self.spares) < _ENOUGH and not self._forgotten:
                 self._add_spare(_ENOUGH)
                 self._tell(None)
         except OSError as error:
@@ -139,8 +142,8 @@ class Segments:
         except BaseException as error:
             self._tell(OSError(f"the thread that makes it failed: {error!r}"))
             raise
-        while self._finished:
-            self._cut(self._finished.popleft())
+        for segment in _each(self._finished):
+            self._cut(segment)
 
     def _tell(self, refusal: OSError | None) -> None:
         """Wake whoever waits for a spare: there is one, or none can be made."""
@@ -197,6 +200,8 @@ class Segments:
         try:
             if len(self.spares) < enough:
                 self.spares.append(self._make())
+                if self._forgotten:  # looked at second: either this takes it back, or `forget`
+                    self._discard_spares()
         finally:
             self._making.release()
 
@@ -349,18 +354,36 @@ class Segments:
         self.forget()
 
     def _prepare_end(self, *, whole: bool) -> None:
-        while whole and self._finished:
-            self._cut(self._finished.popleft())
+        if whole:
+            for segment in _each(self._finished):
+                self._cut(segment)
         if whole and self._current is not None:
             self._current.end = self._place[1]
             self._cut(self._current)
-        while self.spares:
-            self._discard(self.spares.popleft())
+        self._discard_spares()
+
+    def _discard_spares(self) -> None:
+        for segment in _each(self.spares):
+            self._discard(segment)
 
     def forget(self) -> None:
-        """Close every descriptor and touch nothing else."""
-        current = () if self._current is None else (self._current,)
-        every = (self.spares, self._sealed, self._finished, self._dead, current)
-        for segments in every:
-            for segment in segments:
+        """Close every descriptor and touch nothing else.
+
+        The thread in the background may still be held up by the disk: it closes what it has.
+        """
+        self._forgotten = True
+        if self._current is not None:
+            self._close_file(self._current)
+        for segments in (self.spares, self._sealed, self._finished, self._dead):
+            for segment in _each(segments):
                 self._close_file(segment)
+
+
+def _each(segments: deque[_Segment]) -> Iterator[_Segment]:
+    """Take out each segment, beside a thread that may take and add some, too."""
+    while True:
+        try:
+            segment = segments.popleft()
+        except IndexError:
+            return
+        yield segment
