@@ -141,15 +141,15 @@ def test_shares_of_a_grant_never_exceed_its_sum_or_count(calls, up_to, uses):
     grant = grants.Grant("g", "t", "r", "ann", "", 10**9, uses, "amount", str(up_to))
     doc, _ = grants.add(None, grant, now=Moment(0, 0.0, ""))
     for step, amount, gives_back in calls:
-        taker = grants.Taker(f"s{step}", 0, "r", {"amount": amount}, ("agent",))
-        before = doc["grants"][0]["shares"].get(taker.key)
+        taker = grants.Taker(f"s{step}", "r", {"amount": amount}, ("agent",))
+        before = doc["grants"][0]["shares"].get(taker.request)
         doc, covered = grants.take(doc, taker, now=Moment(1, 0.0, ""))
         held = doc["grants"][0]["shares"]
         if covered is not None and before is not None:
-            assert held[taker.key] == before  # the same step takes once
+            assert held[taker.request] == before  # the same step takes once
         if gives_back:
-            doc, _ = grants.give_back(doc, step=f"s{step}", generation=0)
-            assert taker.key not in doc["grants"][0]["shares"]
+            doc, _ = grants.give_back(doc, f"s{step}")
+            assert taker.request not in doc["grants"][0]["shares"]
         shares = doc["grants"][0]["shares"]
         assert len(shares) <= uses
         assert sum(float(share) for share in shares.values()) <= up_to + 1e-9

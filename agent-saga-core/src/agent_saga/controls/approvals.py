@@ -34,6 +34,7 @@ class ApprovalRequest:
             kept.
         requesters: who asks; none of them may answer.
         covered: the standing grant that answers it, if one does.
+        shares: a share of a standing grant may be kept under its id.
     """
 
     __slots__ = (
@@ -46,6 +47,7 @@ class ApprovalRequest:
         "requesters",
         "rule",
         "saga",
+        "shares",
         "shown",
         "step",
         "tool",
@@ -75,6 +77,7 @@ class ApprovalRequest:
         self.exact: Mapping[str, Any] = arguments if isinstance(arguments, Mapping) else {}
         self.requesters = requesters
         self.covered = ""
+        self.shares = False
         self.id = request_id(saga, step, generation, tool, rule, mac)
 
     def as_dict(self) -> dict[str, Any]:

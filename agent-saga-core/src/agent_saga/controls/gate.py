@@ -35,6 +35,9 @@ from agent_saga.errors import ApprovalRequired, ConfigurationError, RefusedError
 
 IRREVERSIBLE_RULE: Final = "irreversible"
 INVERSE_RULE: Final = "irreversible-inverse"
+FAILURE_RULE: Final = "on_tool_failure"
+"""Under which it is asked whether a run may go on; a name of ours as the two above are."""
+
 APPROVALS: Final = "approvals"
 _IRREVERSIBLE: Final = ActionSemantics.IRREVERSIBLE
 _MOST_PLANS: Final = 4096
@@ -320,7 +323,7 @@ def _policy(policy: Policy | str | os.PathLike[str] | None) -> Policy | None:
 
 
 def _check_names(judges: Iterable[Rule | Limit]) -> None:
-    names = {IRREVERSIBLE_RULE, INVERSE_RULE}
+    names = {IRREVERSIBLE_RULE, INVERSE_RULE, FAILURE_RULE}
     for one in judges:
         if one.name in names:
             raise ConfigurationError(

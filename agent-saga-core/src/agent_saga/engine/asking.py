@@ -13,10 +13,10 @@ Rules of this part:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from agent_saga.controls.approvals import ApprovalRequest, approver_of, denied
-from agent_saga.controls.gate import APPROVALS, Ask
+from agent_saga.controls.gate import APPROVALS, FAILURE_RULE, Ask
 from agent_saga.engine import journal
 from agent_saga.engine.requests import Call, Ending, HandedOver, Protocol
 from agent_saga.errors import ApprovalDenied, ApprovalPending, RefusedError, WALError, one_line
@@ -25,17 +25,20 @@ from agent_saga.plugins.callables import is_async_callable
 from agent_saga.wal.encoding import mac
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from agent_saga.engine.saga import Saga
     from agent_saga.engine.step import Step
 
 log = logger("agent_saga.engine")
-FAILURE_RULE: Final = "on_tool_failure"
 
 
 def asked(step: Step, ask: Ask) -> Protocol[BaseException | None]:
     """Ask a human; return what forbids the call, or None after a yes."""
     call = step.call
     request = _request(step, ask)
+    if call is not None:  # what it takes is handed back, however the asking ends
+        call.hold(APPROVALS, (*(call.held or {}).get(APPROVALS, ()), request))
     ending = yield from _answer_to(step, ask, request)
     try:
         by = _approver(step, request, ending)
@@ -50,8 +53,6 @@ def asked(step: Step, ask: Ask) -> Protocol[BaseException | None]:
     step.approved_rules |= {ask.rule}
     if call is not None:
         call.approved = step.approved_rules
-        if request.covered:
-            call.hold(APPROVALS, request)
     try:
         step.saga.check_open(step.scope)
     except RefusedError as refusal:
@@ -83,10 +84,26 @@ def asked_about_failure(step: Step, reason: str) -> Protocol[BaseException | Non
         by = _approver(step, request, ending)
     except RefusedError as refusal:
         _note_answer(step, request, ending, "")
+        yield from given_back(step, (request,))
         return refusal
     if ending.error is None:
         _note_answer(step, request, ending, by)
+    else:
+        yield from given_back(step, (request,))
     return ending.error
+
+
+def given_back(step: Step, requests: Iterable[ApprovalRequest]) -> Protocol[None]:
+    """Give back what requests took of standing grants; nothing begins by them any more."""
+    giving = getattr(step.saga.engine.gate.provider, "release", None)
+    for request in requests:
+        use = None if giving is None else giving(request)
+        if use is None:
+            continue
+        ending: Ending = yield use
+        if ending.error is not None:
+            told = one_line(ending.error)
+            log.warning("%s: its share of a grant was not given back (%s)", step.tool.name, told)
 
 
 def _answer_to(step: Step, ask: Ask, request: ApprovalRequest) -> Protocol[Ending]:

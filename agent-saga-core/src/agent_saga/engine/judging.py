@@ -21,7 +21,13 @@ from agent_saga.controls.gate import APPROVALS, Ask
 from agent_saga.domain.lifecycle import StepState
 from agent_saga.engine import journal
 from agent_saga.engine.as_called import FIXED
-from agent_saga.engine.asking import asked, asked_about_failure, consumed, stands
+from agent_saga.engine.asking import (
+    asked,
+    asked_about_failure,
+    consumed,
+    given_back,
+    stands,
+)
 from agent_saga.engine.drive_sync import SyncDriver
 from agent_saga.engine.requests import Call, Ending, HandedOver, Protocol
 from agent_saga.errors import ApprovalPending, RefusedError, WALError, one_line
@@ -183,11 +189,7 @@ def handed_back(step: Step) -> Protocol[None]:
     if call is None:
         return
     gate = step.saga.engine.gate
-    giving = getattr(gate.provider, "release", None)
-    for request in step.requests:
-        if request.covered and giving is not None:
-            ending = yield giving(request)
-            _not_raised("its share of a grant was not given back", step, ending)
+    yield from given_back(step, (call.held or {}).get(APPROVALS, ()))
     for release in gate.releases:
         ending = Ending()
         try:

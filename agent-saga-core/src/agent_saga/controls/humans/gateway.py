@@ -158,7 +158,9 @@ class ApprovalGateway:
                 the call is refused.
         """
         await self._forget_old()
+        request.shares = True  # until it is known, also when this is cut off in between
         covered = await self._granted(request)
+        request.shares = covered is not None
         if covered is not None:
             request.covered = str(covered["id"])
             return Approval(True, covered["by"], f"granted beforehand ({covered['id']})")
@@ -241,8 +243,7 @@ class ApprovalGateway:
     async def _granted(self, request: ApprovalRequest) -> Doc | None:
         """Take a share of a standing grant that covers a request; return the grant, or None."""
         taker = grants.Taker(
-            request.step,
-            request.generation,
+            request.id,
             request.rule,
             request.exact,
             self._requesters(request),
@@ -349,22 +350,20 @@ class ApprovalGateway:
             return looking(self.store.state, document.key_of(request.id), document.why_not)
 
         def judge(doc: Doc | None) -> str:
-            return grants.why_not(
-                doc,
-                grant=request.covered,
-                step=request.step,
-                generation=request.generation,
-                now=moment(self.store.clock),
-            )
+            now = moment(self.store.clock)
+            return grants.why_not(doc, grant=request.covered, request=request.id, now=now)
 
         return looking(self.store.state, grants.key_of(request.tool), judge)
 
     def release(self, request: ApprovalRequest) -> Use | None:
-        """Return the use that gives back the share of a standing grant: the step did not start."""
-        if not request.covered:
+        """Return the use that gives back the share of a standing grant: the step did not start.
+
+        None if it certainly has none.
+        """
+        if not request.shares:
             return None
-        key, step, generation = grants.key_of(request.tool), request.step, request.generation
-        rule = one(key, lambda doc: grants.give_back(doc, step=step, generation=generation))
+        key = grants.key_of(request.tool)
+        rule = one(key, lambda doc: grants.give_back(doc, request.id))
         return transaction(self.store.state, [key], rule, durable=True)
 
 

@@ -7,8 +7,9 @@ Rules of this part:
   finite amount of zero or more is not covered.
 - A grant is over at the first of two moments: its end by the wall clock, and when its time has gone
   by on an axis of its own that no clock step moves. So a clock that is put back makes none longer.
-- A call takes its share once, by step and generation; a share is given back only by a step that did
-  not start. So a crash leaves too little, never too much.
+- A call takes its share once, under the id of its request, which is bound to rule and arguments: a
+  share for one question answers no other one, and none for other arguments. It is given back only
+  by a step that did not start. So a crash leaves too little, never too much.
 - A call looks at its grant again before its effect and before every further attempt. A grant that
   is over or was revoked lets none begin any more, also none that has its share.
 - Whoever gave it may not be among those who ask, and has to be among the approvers where those are
@@ -106,24 +107,18 @@ class Taker(Struct, frozen=True):
     """A call that wants to be covered.
 
     Attributes:
-        step, generation: which call it is.
+        request: the id of its request, under which its share is kept.
         rule: what asks for an approval.
         arguments: the call's arguments, by name.
         requesters: who asks.
         approvers: whose grants count; everybody's who does not ask, when empty.
     """
 
-    step: str
-    generation: int
+    request: str
     rule: str
     arguments: Mapping[str, Any]
     requesters: Sequence[str]
     approvers: Sequence[str] = ()
-
-    @property
-    def key(self) -> str:
-        """The name under which its share is kept."""
-        return f"{self.step}#{self.generation}"
 
 
 def granted(offer: Offer, *, identity: str, now: int) -> Grant:
@@ -240,25 +235,27 @@ def add(doc: Doc | None, grant: Grant, *, now: Moment) -> tuple[Doc, None]:
 
 def take(doc: Doc | None, taker: Taker, *, now: Moment) -> tuple[Doc | None, Doc | None]:
     """Take a call's share of the first grant that covers it; returns that grant, or None."""
-    for place, grant in enumerate(of(doc)):
-        if taker.key in grant["shares"]:
+    known = of(doc)
+    axis = _axis(doc, now)
+    usable = [one for one in known if _holds(one, axis, now) and _may_cover(one, taker)]
+    for grant in usable:
+        if taker.request in grant["shares"]:
             return doc, grant
-        axis = _axis(doc, now)
-        share = _share(grant, taker) if _holds(grant, axis, now) else None
+    for grant in usable:
+        share = _share(grant, taker)
         if doc is not None and share is not None:
-            took = {**grant, "shares": {**grant["shares"], taker.key: share}}
-            grants = [*doc["grants"][:place], took, *doc["grants"][place + 1 :]]
+            took = {**grant, "shares": {**grant["shares"], taker.request: share}}
+            grants = [took if one is grant else one for one in doc["grants"]]
             return {**doc, "axis": list(axis), "grants": grants}, took
     return doc, None
 
 
-def give_back(doc: Doc | None, *, step: str, generation: int) -> tuple[Doc | None, None]:
-    """Give the share of a step back that did not start."""
+def give_back(doc: Doc | None, request: str) -> tuple[Doc | None, None]:
+    """Give the share of a request back whose step did not start."""
     if doc is None:
         return doc, None
-    key = f"{step}#{generation}"
     grants = [
-        {**one, "shares": {name: share for name, share in one["shares"].items() if name != key}}
+        {**one, "shares": {name: share for name, share in one["shares"].items() if name != request}}
         for one in of(doc)
     ]
     return {**doc, "grants": grants}, None
@@ -283,21 +280,20 @@ def revoke(
     return {**doc, "grants": left, "revoked": [*told, gone][-_MOST:]}, found[0]
 
 
-def why_not(doc: Doc | None, *, grant: str, step: str, generation: int, now: Moment) -> str:
+def why_not(doc: Doc | None, *, grant: str, request: str, now: Moment) -> str:
     """Return why a call that has its share of a grant may not begin; empty if it may.
 
     Args:
         doc: the document of the tool's grants.
         grant: which one.
-        step: which call.
-        generation: of which generation it is.
+        request: the id of the call's request.
         now: the clocks.
     """
     for one in of(doc):
         if one["id"] == grant:
             if not _holds(one, _axis(doc, now), now):
                 return f"the standing grant {grant} is over"
-            has = f"{step}#{generation}" in one["shares"]
+            has = request in one["shares"]
             return "" if has else f"its share of the standing grant {grant} was given back"
     for gone in () if doc is None else _revoked(doc):
         if gone["id"] == grant:
@@ -312,13 +308,16 @@ def _revoked(doc: Doc) -> list[Doc]:
     return found
 
 
-def _share(grant: Doc, taker: Taker) -> str | None:
-    """Return what a call takes of a grant, as text; None when the grant does not cover it."""
-    if len(grant["shares"]) >= grant["uses"]:
-        return None
+def _may_cover(grant: Doc, taker: Taker) -> bool:
+    """Say whether a grant is for what is asked, and by somebody whose yes counts."""
     if grant["rule"] != taker.rule or one_of(grant["by"], taker.requesters):
-        return None
-    if taker.approvers and not one_of(grant["by"], taker.approvers):
+        return False
+    return not taker.approvers or one_of(grant["by"], taker.approvers)
+
+
+def _share(grant: Doc, taker: Taker) -> str | None:
+    """Return what a call takes of a grant, as text; None when too little of it is left."""
+    if len(grant["shares"]) >= grant["uses"]:
         return None
     if not grant["up_to"]:
         return ""

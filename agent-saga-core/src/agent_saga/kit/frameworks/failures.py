@@ -20,8 +20,9 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from agent_saga.controls.approvals import Approval, request_id
+from agent_saga.controls.gate import FAILURE_RULE
 from agent_saga.domain import identity
-from agent_saga.engine.asking import FAILURE_RULE, asked_about_failure
+from agent_saga.engine.asking import asked_about_failure
 from agent_saga.engine.endings import step_of
 from agent_saga.engine.quitting import ProgramEnds
 from agent_saga.engine.tool import one_of
