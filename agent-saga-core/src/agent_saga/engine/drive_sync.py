@@ -23,6 +23,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import Struct
+
 from agent_saga.controls.control import Use
 from agent_saga.engine import calls, interrupts
 from agent_saga.engine.requests import (
@@ -38,30 +40,26 @@ from agent_saga.errors import ConfigurationError, WALError
 from agent_saga.wal.os_port import FORKS
 
 if TYPE_CHECKING:
+    from agent_saga.engine.interrupts import Interrupts
     from agent_saga.engine.ports import Engine
 
 T = TypeVar("T")
 
 
-class SyncDriver:
+class SyncDriver(Struct, eq=False):
     """Carries out one protocol.
 
-    Args:
+    Attributes:
         engine: the parts to run on.
         shielded: one interrupt does not cut the protocol short; a second one does.
-
-    Attributes:
+        interrupts: those of this thread while it drives, or None.
         cut: the interrupt that cut the protocol short, or None.
     """
 
-    __slots__ = ("cut", "engine", "forks", "interrupts", "shielded")
-
-    def __init__(self, engine: Engine, *, shielded: bool = False) -> None:
-        self.engine = engine
-        self.forks = FORKS.generation
-        self.interrupts = interrupts.here()
-        self.shielded = shielded
-        self.cut: BaseException | None = None
+    engine: Engine
+    shielded: bool = False
+    interrupts: Interrupts | None = None
+    cut: BaseException | None = None
 
     def drive(self, protocol: Protocol[T]) -> T:
         """Run a protocol to its end and return its result.
@@ -69,8 +67,9 @@ class SyncDriver:
         Raises:
             SagaForked: this is a forked child, and the protocol is the parent's.
         """
-        held = self.interrupts
+        forks = FORKS.generation
         before = True
+        held = self.interrupts = interrupts.here()
         if held is not None:
             before, held.user_code = held.user_code, False
         try:
@@ -78,9 +77,9 @@ class SyncDriver:
             while True:
                 if type(request) is Call:
                     answer: Any = self._call(request)
-                    if self.forks != FORKS.generation:
+                    if forks != FORKS.generation:
                         raise calls.left_in_child(answer)
-                elif self.forks == FORKS.generation:
+                elif forks == FORKS.generation:
                     answer = self._answer(request)
                 else:
                     raise calls.left_in_child()
@@ -157,8 +156,8 @@ class SyncDriver:
                 ending = calls.make(call)
             finally:
                 held.user_code = False
-        value = ending.value
-        if ending.error is None and type(value) not in calls.PLAIN and calls.pending(value):
+        value = ending.value  # None where it raised
+        if type(value) not in calls.PLAIN and calls.pending(value):
             return self._private_loop(call, value)
         return ending
 
