@@ -21,7 +21,7 @@ Rules of this part:
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -206,10 +206,13 @@ class Control:
     Attributes:
         name: how verdicts name the control.
         reads_arguments: its verdict counts for the arguments that it saw, and for no others.
+        hears: the names of the tools whose successes `ended` has to hear of, as they are at the
+            moment; None for all. Of what is no success it hears in any case.
     """
 
     name: str = ""
     reads_arguments: bool = False
+    hears: Container[str] | None = None
 
     def bound(self, surroundings: Surroundings) -> Control:
         """Return the control to use with a log; itself where nothing depends on the log."""

@@ -164,6 +164,7 @@ class Gate:
             at the first one; see `Control.planned`.
         checks, rechecks, releases, endings, records: their methods, each only where it is made use
             of; so that what no control needs costs nothing.
+        hears: of each that is told of endings, of which tools' successes (see `Control.hears`).
         calm: says, without a wait, that no control would keep a step (see `Control.calm`); None
             where one of them always looks at the step.
         stops: judges of calls that waited for a thread. undoings: judges before each inverse.
@@ -180,6 +181,7 @@ class Gate:
         "controls",
         "declared",
         "endings",
+        "hears",
         "provider",
         "quiet",
         "reads_arguments",
@@ -209,7 +211,9 @@ class Gate:
         self.releases: tuple[Callable[[CallView], Use | None], ...] = tuple(
             [c.release for c in reversed(self._with("release"))]
         )
-        self.endings: tuple[Ended, ...] = tuple([c.ended for c in self._with("ended")])
+        told = self._with("ended")
+        self.endings: tuple[Ended, ...] = tuple([c.ended for c in told])
+        self.hears = tuple([c.hears for c in told])
         self.records = tuple([(c.name, c.recorded) for c in self._with("recorded")])
         self.stops: tuple[Judge, ...] = tuple([c.stopping for c in self._with("stopping")])
         self.undoings: tuple[Callable[[str], Wait | None], ...] = tuple(

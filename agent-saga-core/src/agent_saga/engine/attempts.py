@@ -17,7 +17,15 @@ from agent_saga.domain import identity
 from agent_saga.engine import journal, late
 from agent_saga.engine.earlier import repeats_safely
 from agent_saga.engine.endings import Kind, answered, kind_of, may_fall_back, may_retry
-from agent_saga.engine.judging import carried_out, changed, judged_again, rechecked, stopped, told
+from agent_saga.engine.judging import (
+    carried_out,
+    changed,
+    judged_again,
+    rechecked,
+    stopped,
+    told,
+    told_of_success,
+)
 from agent_saga.engine.recording import committed, ended, waited
 from agent_saga.engine.requests import (
     Call,
@@ -97,7 +105,7 @@ def failed(step: Step, call: Call, ending: Ending, *, harmless: bool) -> Protoco
         number += 1
         call = call_of(step, step.tool.form, identity.FORWARD)
         ending = yield call
-    yield from carried_out(step, told(step, Kind.APPLIED.value))
+    yield from carried_out(step, told_of_success(step))
     return (yield from _succeeded(step, ending.value))
 
 

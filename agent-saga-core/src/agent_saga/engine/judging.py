@@ -29,6 +29,7 @@ from agent_saga.engine.asking import (
     stands,
 )
 from agent_saga.engine.drive_sync import SyncDriver
+from agent_saga.engine.endings import Kind
 from agent_saga.engine.requests import Call, Ending, HandedOver, Protocol
 from agent_saga.errors import ApprovalPending, RefusedError, WALError, one_line
 from agent_saga.observe.logger import logger
@@ -52,9 +53,11 @@ __all__ = [
     "rechecked",
     "stopped",
     "told",
+    "told_of_success",
 ]
 
 log = logger("agent_saga.engine")
+_APPLIED = Kind.APPLIED.value
 Verdict = Wait | Ask | BaseException | None
 
 
@@ -207,6 +210,15 @@ def carried_out(step: Step, uses: Iterable[Use]) -> Protocol[None]:
     for use in uses:
         ending: Ending = yield use
         _not_raised("a control did not learn how it ended", step, ending)
+
+
+def told_of_success(step: Step) -> Sequence[Use]:
+    """Tell the controls, if one has to hear of it, that an attempt took effect; see `told`."""
+    name = step.tool.name
+    for tools in step.saga.engine.gate.hears:
+        if tools is None or name in tools:
+            return told(step, _APPLIED)
+    return ()
 
 
 def told(step: Step, how: str, error: BaseException | None = None) -> Sequence[Use]:

@@ -26,7 +26,6 @@ from agent_saga.engine import journal, late
 from agent_saga.engine.attempts import call_of, failed, fence_cut
 from agent_saga.engine.derive import called
 from agent_saga.engine.earlier import earlier, read, window_closed
-from agent_saga.engine.endings import Kind
 from agent_saga.engine.judging import (
     carried_out,
     changed,
@@ -34,7 +33,7 @@ from agent_saga.engine.judging import (
     handed_back,
     judged,
     rechecked,
-    told,
+    told_of_success,
 )
 from agent_saga.engine.recording import committed, waited
 from agent_saga.engine.requests import Call, Durable, Ending, HandedOver, Outcome, Protocol
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     from agent_saga.engine.wrap import Invocation
 
 log = logger("agent_saga.engine")
-_APPLIED = Kind.APPLIED.value
 
 
 def repeated(step: Step, call: Invocation) -> Protocol[Outcome]:
@@ -80,7 +78,7 @@ def step_protocol(step: Step, *, again: bool = False) -> Protocol[Outcome]:
         ending = yield call
         if ending.error is not None:
             return (yield from failed(step, call, ending, harmless=harmless))
-        if saga.engine.gate.endings and (uses := told(step, _APPLIED)):
+        if uses := told_of_success(step):
             yield from carried_out(step, uses)
         outcome, seq = committed(step, ending.value)
         return (yield from waited(step, outcome, seq)) if seq else outcome

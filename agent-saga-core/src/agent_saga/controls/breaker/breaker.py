@@ -121,6 +121,8 @@ class Breaker(Control):
         self._log = own if store is None and own.startswith("file:") else ""
         self._clock = clock
         self._tools: dict[str, Counts] = {}
+        if policy.failure_rate is None:  # a success only ends a row of failures
+            self.hears = self._tools
         self._due = -math.inf if shared else math.inf  # when to look what others did
         self.restart_in_child()
         restart_after_fork(self)
