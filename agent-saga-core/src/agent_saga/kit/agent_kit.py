@@ -14,6 +14,7 @@ from agent_saga.engine.wrap import SagaTool
 from agent_saga.errors import ConfigurationError
 from agent_saga.kit.status import Status, status_of
 from agent_saga.kit.tools import wrapped
+from agent_saga.observe.living import living
 from agent_saga.runtime.composition import Runtime, on_crash_options
 from agent_saga.runtime.settings import Settings
 from agent_saga.wal.base import BaseWAL
@@ -148,7 +149,7 @@ class AgentKit:
 
     def status(self) -> Status:
         """Return the live posture of this kit: ready or not, blockers, warnings."""
-        return status_of(self.runtime, sorted(self._tools, key=lambda tool: tool.tool.name))
+        return status_of(self.runtime, sorted(living(self._tools), key=lambda tool: tool.tool.name))
 
     def observe(self, observer: Callable[[Any], object], *, name: str = "") -> Callable[[], None]:
         """Have an observer told every event of this kit's log, after it is durable.

@@ -10,6 +10,8 @@ import os
 import weakref
 from typing import Protocol
 
+from agent_saga.observe.living import living
+
 __all__ = ["renew_after_fork"]
 
 
@@ -29,7 +31,7 @@ def renew_after_fork(thing: Renewable) -> None:
 
 
 def _renew_all() -> None:
-    for thing in list(_objects):
+    for thing in living(_objects):
         thing.after_fork()
 
 

@@ -17,6 +17,8 @@ import threading
 from typing import Final, Protocol
 from weakref import WeakSet
 
+from agent_saga.observe.living import living
+
 __all__ = ["PATIENCE", "ForkAware", "watch"]
 
 PATIENCE: Final = 1.0
@@ -54,7 +56,7 @@ def watch(part: ForkAware) -> None:
 
 def _before() -> None:
     _turn[0].acquire()
-    parts = _told[threading.get_ident()] = list(_watched)
+    parts = _told[threading.get_ident()] = living(_watched)
     for part in parts:
         part.before_fork()
 
@@ -73,5 +75,5 @@ def _after_in_parent() -> None:
 def _after_in_child() -> None:
     _turn[0] = threading.Lock()
     _told.clear()
-    for part in list(_watched):
+    for part in living(_watched):
         part.after_fork_in_child()

@@ -30,6 +30,7 @@ from agent_saga.errors import (
     WALError,
     WALPoisoned,
 )
+from agent_saga.observe.living import living
 from agent_saga.observe.logger import logger
 from agent_saga.wal.buffer import Batch, Durable, own_entry
 from agent_saga.wal.contract import BackpressurePolicy, Capabilities, Counters
@@ -307,7 +308,7 @@ class BaseWAL(Durability):
 
 def _close_logs() -> None:
     """At the end of the process: whoever forgot to close a log loses nothing."""
-    for log in list(_logs):
+    for log in living(_logs):
         try:
             log.close(_AT_EXIT)
         except WALError:

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from typing import Final, Protocol
 
 from agent_saga.observe.files import open_by_name
+from agent_saga.observe.living import living
 
 if sys.platform == "win32":
     import msvcrt
@@ -296,7 +297,7 @@ def restart_after_fork(owner: ForkAware) -> None:
 def _after_fork() -> None:
     FORKS.generation += 1
     with contextlib.ExitStack() as every:  # also those behind one that fails
-        for owner in list(_fork_aware):
+        for owner in living(_fork_aware):
             every.callback(owner.restart_in_child)
 
 

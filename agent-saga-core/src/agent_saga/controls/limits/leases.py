@@ -31,6 +31,7 @@ from agent_saga.controls.amounts import Number, add
 from agent_saga.controls.limits.asked import SharedTaken
 from agent_saga.controls.limits.count import LEASE, Count
 from agent_saga.errors import AgentSagaError, StateUnavailable
+from agent_saga.observe.living import living
 from agent_saga.wal.os_port import FORKS
 
 if TYPE_CHECKING:
@@ -341,6 +342,6 @@ def _at_end(leases: Leases) -> None:
 
 
 def _at_exit() -> None:
-    for leases in list(_leasing):
+    for leases in living(_leasing):
         with contextlib.suppress(AgentSagaError):
             leases.end()
