@@ -207,6 +207,13 @@ class BaseWAL(Durability):
         if not fences:
             return
         if epoch < fences.get(WHOLE_WRITER, 0):
+            if self._closed:
+                raise SagaFenced(
+                    f"The log was closed before a call of saga {saga!r} began.",
+                    rule="fence",
+                    reason="Others may act on the sagas of a process that has closed its log.",
+                    fix="Close the log when every boundary on it has ended.",
+                )
             raise SagaFenced(
                 "The lock of this process on its log was removed or replaced, or cannot be read; "
                 f"somebody may have taken over saga {saga!r}.",
@@ -259,8 +266,9 @@ class BaseWAL(Durability):
             timeout: seconds to wait at most (`stall_after` when None).
 
         Raises:
-            WALStalled: the disk did not answer in time; the writer's lock is kept until the end of
-                the process, so that nobody takes its sagas for abandoned while it may still write.
+            WALStalled: the disk did not answer in time. As long as a write or a sync has not come
+                back, the writer's lock and files are kept, if need be until the end of the process:
+                nobody takes its sagas for abandoned, and nothing else gets the files' descriptors.
 
         Does nothing when the log was never written to, or is closed already.
         """
@@ -273,8 +281,11 @@ class BaseWAL(Durability):
                 self._make_durable(last, deadline)
         finally:
             self._mark_closed()
-            if self._flusher.stop(max(0.1, deadline - time.monotonic())):
-                self._close()
+            if self._flusher.stop(_left(deadline)) and self._io.acquire(timeout=_left(deadline)):
+                try:
+                    self._close()
+                finally:
+                    self._io.release()
 
     def _make_durable(self, seq: int, deadline: float) -> None:
         """Make the records up to `seq` durable, as far as the log still can."""
@@ -304,6 +315,10 @@ class BaseWAL(Durability):
     async def aclose(self, timeout: float | None = None) -> None:
         """Close without blocking the event loop; see `close`."""
         await asyncio.to_thread(self.close, timeout)
+
+
+def _left(deadline: float) -> float:
+    return max(0.1, deadline - time.monotonic())
 
 
 def _close_logs() -> None:

@@ -27,7 +27,7 @@ from agent_saga.wal.directory import (
     make_log_directory,
     mark_poisoned,
 )
-from agent_saga.wal.lock import EVERY_EPOCH, WriterLock, add_fence
+from agent_saga.wal.lock import EVERY_EPOCH, GIVEN_BACK, WriterLock, add_fence
 from agent_saga.wal.os_port import OsPort
 from agent_saga.wal.reader import records, writers_of
 from agent_saga.wal.segments import Segments, segment_size
@@ -234,7 +234,9 @@ class FileWAL(BaseWAL):
 
     def _fences_now(self) -> Mapping[str, int]:
         lock = self._lock_file
-        return self._fences if lock is None else lock.fences()
+        if lock is not None:
+            return lock.fences()
+        return GIVEN_BACK if self._closed else self._fences
 
 
 AsyncWAL = FileWAL

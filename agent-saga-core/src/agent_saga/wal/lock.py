@@ -22,7 +22,15 @@ from agent_saga.wal.os_port import close_quietly
 if TYPE_CHECKING:
     from agent_saga.wal.os_port import OsPort
 
-__all__ = ["EVERY_EPOCH", "LOCK_FILE", "WHOLE_WRITER", "WriterLock", "add_fence", "read_fences"]
+__all__ = [
+    "EVERY_EPOCH",
+    "GIVEN_BACK",
+    "LOCK_FILE",
+    "WHOLE_WRITER",
+    "WriterLock",
+    "add_fence",
+    "read_fences",
+]
 
 LOCK_FILE: Final = "lock"
 WHOLE_WRITER: Final = "*"
@@ -30,6 +38,9 @@ WHOLE_WRITER: Final = "*"
 
 EVERY_EPOCH: Final = 2**62
 """Above every epoch that a saga can have."""
+
+GIVEN_BACK: Final = {WHOLE_WRITER: EVERY_EPOCH}
+"""The fences of a writer that has given its lock back."""
 
 _MOST: Final = 16 * 1024 * 1024
 
