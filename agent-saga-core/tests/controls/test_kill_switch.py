@@ -630,7 +630,8 @@ def test_a_halt_says_whether_it_covers_a_declared_tool(kit, world, switch):
 def test_one_look_serves_the_steps_that_were_announced_before_it_and_no_other(
     switch, log, monkeypatch, announced
 ):
-    monkeypatch.setattr(module, "_LOOK_SERVES", 60.0)
+    monkeypatch.setattr(module, "_LOOK_SERVES", 3600.0)
+    monkeypatch.setattr(module, "REREAD", 3600.0)
     call = CallView("wire.send", ActionSemantics.COMPENSABLE, {}, frozenset())
     wait = switch.check(call)
     wait.then(wait.request.blocking(), None)

@@ -32,10 +32,19 @@ WRITTEN = BESIDE[:2]
 """The third one is memory that SQLite shares; whoever cuts that ends the processes at once."""
 
 
+patience = [60.0]
+
+
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    """Nobody waits long for a store that does not answer."""
-    monkeypatch.setitem(SQLiteStateStore.__init__.__kwdefaults__, "timeout", 0.3)
+    """Nobody waits long for a store that cannot answer, everybody for one that is slow."""
+    monkeypatch.setattr(
+        SQLiteStateStore, "_timeout", property(lambda _: patience[0], _forget), raising=False
+    )
+
+
+def _forget(store, timeout):
+    """What a store is told of its patience counts for nothing here."""
 
 
 @pytest.fixture
@@ -87,14 +96,18 @@ def _folder(log):
 @contextlib.contextmanager
 def _harmed(log, harm):
     """Harm the store; a lock is held until the end."""
-    if harm != "locked":
-        HARMS[harm](log)
-        yield
-        return
-    with contextlib.closing(sqlite3.connect(log / FILE_NAME, **LOCKING)) as other:
-        other.execute("BEGIN EXCLUSIVE")
-        yield
-        other.execute("ROLLBACK")
+    patience[0] = 0.3 if harm in UNANSWERED else 60.0
+    try:
+        if harm != "locked":
+            HARMS[harm](log)
+            yield
+            return
+        with contextlib.closing(sqlite3.connect(log / FILE_NAME, **LOCKING)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            yield
+            other.execute("ROLLBACK")
+    finally:
+        patience[0] = 60.0
 
 
 HARMS = {
@@ -106,6 +119,8 @@ HARMS = {
     "a folder": _folder,
 }
 EVERY_HARM = [*HARMS, "locked"]
+UNANSWERED = ("emptied", "locked")
+"""The harms behind which SQLite waits for what nobody gives back."""
 
 
 def limited(log, world):

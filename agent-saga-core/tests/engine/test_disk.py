@@ -42,7 +42,7 @@ def port():
 
 @pytest.fixture
 def disk(tmp_path, port):
-    wal = FileWAL(tmp_path / "log", port=port, stall_after=1.0)
+    wal = FileWAL(tmp_path / "log", port=port, stall_after=60.0)
     yield wal
     port.heal()
     for hang in port.hangs:
@@ -76,7 +76,6 @@ def durable_intents(path):
 @pytest.mark.guarantee("INTENT-1")
 def test_the_effect_waits_until_its_intent_is_durable(tmp_path, disk, port, fast, world):
     kit = kit_on(disk, fast)
-    disk.stall_after = 30.0
     tool = kit.safe_tool(world.charge, "COMPENSABLE")
     hang = port.hang("fdatasync", times=FOR_EVER)
 
@@ -96,7 +95,6 @@ def test_the_effect_waits_until_its_intent_is_durable(tmp_path, disk, port, fast
 @pytest.mark.guarantee("INTENT-1")
 def test_the_effect_waits_until_its_intent_is_durable_on_a_loop(disk, port, fast, world):
     kit = kit_on(disk, fast)
-    disk.stall_after = 30.0
 
     async def pay(amount):
         return world.charge(amount)
@@ -121,7 +119,7 @@ def test_the_effect_waits_until_its_intent_is_durable_on_a_loop(disk, port, fast
 @pytest.mark.guarantee("INTENT-1")
 def test_a_disk_that_stalls_refuses_the_effect(mode, disk, port, fast, world):
     kit = kit_on(disk, fast)
-    disk.stall_after = 0.1
+    disk.stall_after = disk._waiters.stall_after = 0.1
     tool = kit.safe_tool(mode.fn(world.charge), "COMPENSABLE")
     hang = port.hang("fdatasync", times=FOR_EVER)
 
@@ -137,7 +135,6 @@ def test_a_disk_that_stalls_refuses_the_effect(mode, disk, port, fast, world):
 @pytest.mark.guarantee("COMMIT-1")
 def test_success_is_returned_only_when_the_commit_is_durable(disk, port, fast, world):
     kit = kit_on(disk, fast)
-    disk.stall_after = 30.0
     tool = kit.safe_tool(world.charge, "COMPENSABLE")
     left = threading.Event()
     hangs = []
@@ -253,7 +250,7 @@ class Seen:
 
 def agent_on(path, port, fast, world, *, fails):
     """Three steps and, if told so, an undoing; returns what leaving the boundary raised."""
-    wal = FileWAL(path, port=port, stall_after=0.5)
+    wal = FileWAL(path, port=port)
     kit = kit_on(wal, fast)
     seen = Seen(world, path)
 

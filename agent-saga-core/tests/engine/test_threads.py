@@ -323,8 +323,8 @@ def test_the_pool_keeps_its_bound_when_calls_that_were_given_up_end_after_all():
     until(lambda: pool.stats()["threads"] == 2)
     jobs(more)
     jobs(more)
-    until(lambda: pool.stats()["idle"] == 0)
-    assert pool.stats()["queued"] == 2
+    until(lambda: (pool.stats()["idle"], pool.stats()["queued"]) == (0, 2))
+    assert pool.stats()["threads"] == 2
     more.set()
 
 
@@ -377,14 +377,25 @@ def test_the_pool_can_be_asked_how_it_is():
 
 def test_a_step_that_waits_for_its_turn_when_the_boundary_fails_never_runs(world, fast):
     kit = AgentKit("small", wal=MemoryWAL(), settings=fast.replace(tool_threads=1))
-    go = threading.Event()
-    hang = kit.safe_tool(lambda: go.wait(20), "REVERSIBLE", name="hang")
+    hangs, go = threading.Event(), threading.Event()
+    hang = kit.safe_tool(lambda: hangs.set() or go.wait(20), "REVERSIBLE", name="hang")
     queued = kit.safe_tool(world.charge, "COMPENSABLE", name="queued")
 
+    async def agent():
+        async with kit.transaction() as saga:
+            running, waiting = asyncio.ensure_future(hang()), asyncio.ensure_future(queued(5))
+            pool = saga._scope.saga.engine.pool
+            while not (hangs.is_set() and pool.stats()["queued"] == 1):
+                await asyncio.sleep(0.001)
+            # The one that waits is told first: else it may get the thread's place meanwhile.
+            await asyncio.gather(waiting, running)
+
     async def main():
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(0.2), kit.transaction():
-                await asyncio.gather(hang(), queued(5))
+        boundary = asyncio.ensure_future(agent())
+        await asyncio.to_thread(until, lambda: kit.runtime.engine().pool.stats()["queued"] == 1)
+        boundary.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await boundary
 
     asyncio.run(main())
     go.set()

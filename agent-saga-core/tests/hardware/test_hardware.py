@@ -279,8 +279,9 @@ def test_several_signatures_of_different_keys_are_wanted(wiring, store, effects,
 def test_a_signature_after_the_deadline_is_refused(wiring, store, effects, ann):
     asked = []
     kit, wire = wiring({"ann": ann.public}, asked.append, timeout=0.2)
-    with kit.transaction(), pytest.raises(ApprovalDenied, match="in time"):
-        wire(5)
+    while not asked:  # a slow machine may come to the deadline before people were told
+        with kit.transaction(), pytest.raises(ApprovalDenied, match=r"in time|could be told"):
+            wire(5)
     with pytest.raises(ApprovalError, match="over"):
         store.sign(asked[0], approver="ann", signature=ann.sign(store.challenge(asked[0])))
     assert effects == []
