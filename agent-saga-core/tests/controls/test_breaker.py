@@ -233,7 +233,7 @@ def test_only_so_many_probes_go_at_a_time_and_so_many_must_succeed(breaking, clo
     for thread in threads:
         thread.start()
     for _ in range(2):
-        inside.acquire(timeout=20)
+        inside.acquire(timeout=60)
     assert tries(kit, tool, 3) == ["refused"] * 3
     go.set()
     for thread in threads:
@@ -261,7 +261,7 @@ def test_a_late_success_of_an_old_call_changes_nothing(breaking, clock):
     tool = kit.safe_tool(work, "REVERSIBLE", name="work")
     thread = threading.Thread(target=lambda: tries(kit, tool, slow=True))
     thread.start()
-    inside.wait(20)
+    inside.wait(60)
     assert tries(kit, tool, 3) == ["failed", "failed", "refused"]
     go.set()
     thread.join()

@@ -166,7 +166,7 @@ def test_the_thread_of_a_cancelled_sync_tool_is_waited_for_and_undone(kit, world
 
     async def main():
         task = asyncio.ensure_future(agent())
-        await asyncio.to_thread(entered.wait, 10)
+        await asyncio.to_thread(entered.wait, 60)
         task.cancel()
         asyncio.get_running_loop().call_later(0.05, go.set)
         with pytest.raises(asyncio.CancelledError) as caught:
@@ -195,7 +195,7 @@ def test_a_thread_that_outlives_the_settling_is_never_clean(kit, world):
 
     async def main():
         task = asyncio.ensure_future(agent())
-        await asyncio.to_thread(entered.wait, 10)
+        await asyncio.to_thread(entered.wait, 60)
         task.cancel()
         with pytest.raises(asyncio.CancelledError) as caught:
             await task

@@ -85,10 +85,10 @@ def test_the_effect_waits_until_its_intent_is_durable(tmp_path, disk, port, fast
 
     thread = threading.Thread(target=agent)
     thread.start()
-    assert hang.reached.wait(20)
+    assert hang.reached.wait(60)
     assert world.charges == []
     hang.release()
-    thread.join(20)
+    thread.join(60)
     assert world.amounts == [5]
 
 
@@ -105,7 +105,7 @@ def test_the_effect_waits_until_its_intent_is_durable_on_a_loop(disk, port, fast
     async def main():
         async with kit.transaction():
             task = asyncio.ensure_future(tool(5))
-            await asyncio.to_thread(hang.reached.wait, 20)
+            await asyncio.to_thread(hang.reached.wait, 60)
             for _ in range(20):
                 await asyncio.sleep(0)
             assert world.charges == []
@@ -149,10 +149,10 @@ def test_success_is_returned_only_when_the_commit_is_durable(disk, port, fast, w
     thread = threading.Thread(target=agent)
     thread.start()
     until(lambda: hangs)
-    assert hangs[0].reached.wait(20)
+    assert hangs[0].reached.wait(60)
     assert not left.wait(0.05)
     hangs[0].release()
-    assert left.wait(20)
+    assert left.wait(60)
     thread.join()
 
 

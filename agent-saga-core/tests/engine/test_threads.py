@@ -339,7 +339,7 @@ def test_a_job_that_was_given_up_before_it_started_never_runs():
     go.set()
     done = threading.Event()
     pool.submit(Ending, lambda ending: done.set())
-    assert done.wait(20)
+    assert done.wait(60)
     assert ran == []
     assert first.give_up(None) is not None
     assert pool.stats()["max_threads"] == 1
@@ -360,7 +360,7 @@ def test_a_thread_that_cannot_be_started_leaves_no_job_behind(monkeypatch):
     assert not endings[0].started
     done = threading.Event()
     pool.submit(Ending, lambda ending: done.set())
-    assert done.wait(20)
+    assert done.wait(60)
     assert ran == []
 
 

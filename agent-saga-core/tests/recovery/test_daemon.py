@@ -374,7 +374,7 @@ def test_watch_recovers_what_dies_while_it_watches(log, world):
     passed = threading.Event()
     thread = watching(daemon, after=lambda result: passed.set())
     try:
-        assert passed.wait(20)
+        assert passed.wait(60)
         past = log.past().begin()
         past.applied("a")
         past.die()
@@ -388,7 +388,7 @@ def test_watch_recovers_what_dies_while_it_watches(log, world):
         assert undone.is_set()
     finally:
         daemon.stop()
-        thread.join(20)
+        thread.join(60)
     assert not thread.is_alive()
 
 
@@ -412,9 +412,9 @@ def test_watch_outlives_a_pass_that_fails(log, world, monkeypatch):
             twice.set()
 
     thread = watching(daemon, after=after)
-    assert twice.wait(20)
+    assert twice.wait(60)
     daemon.stop()
-    thread.join(20)
+    thread.join(60)
     assert results[0] is None
     assert world.undone == ["a"]
 

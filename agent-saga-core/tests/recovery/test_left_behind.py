@@ -55,15 +55,15 @@ def test_a_saga_that_its_program_resumes_while_the_log_is_surveyed_is_its_progra
     survey, record = daemons.survey, journal.resumed
 
     def between(*given: Any, **options: Any) -> Any:
-        assert claimed.wait(10)
+        assert claimed.wait(60)
         found = survey(*given, **options)
         surveyed.set()
-        assert resumed.wait(10)
+        assert resumed.wait(60)
         return found
 
     def late(*given: Any) -> int:
         claimed.set()
-        assert surveyed.wait(10)
+        assert surveyed.wait(60)
         return record(*given)
 
     monkeypatch.setattr(daemons, "survey", between)
@@ -74,7 +74,7 @@ def test_a_saga_that_its_program_resumes_while_the_log_is_surveyed_is_its_progra
         with desk.boundary():
             desk.book("one")
             resumed.set()
-            assert done.wait(10)
+            assert done.wait(60)
             desk.book("two")
         ended.append("well")
 

@@ -327,7 +327,7 @@ def test_of_two_claimers_at_once_one_gets_the_saga(log, world, monkeypatch, stat
         past.end(f"SAGA_{state}")
     past.die()
     monkeypatch.setattr(claiming, "_claiming", _Many())
-    both = threading.Barrier(2, timeout=20)
+    both = threading.Barrier(2, timeout=60)
     seen = epochs._seen
 
     def meets(*args):

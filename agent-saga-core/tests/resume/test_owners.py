@@ -299,12 +299,12 @@ async def test_a_caller_that_is_cancelled_while_entering_leaves_the_saga_free(
     scope = shop.open()
     scope._origin = slow
     task = asyncio.create_task(run())
-    await asyncio.to_thread(entering.wait, 10)
+    await asyncio.to_thread(entering.wait, 60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     go_on.set()
-    await asyncio.to_thread(there.wait, 10)
+    await asyncio.to_thread(there.wait, 60)
     async with _when_free(shop):
         await shop.charge(1)
     assert shop.world == [("charge", 1)]

@@ -281,7 +281,7 @@ def test_a_mark_follows_a_sync_that_no_later_record_tells_of(open_log, look):
     log.on_durable(lambda _: told.set())
     seq = write_two(log)
     log.barrier_sync()
-    told.wait(10)
+    told.wait(60)
     while log.seq == seq:
         threading.Event().wait(0.01)
     log.drain()

@@ -505,7 +505,7 @@ def test_observers_are_told_what_became_durable_and_only_then(open_log):
     log.drain()
     assert told == []
     log.barrier_sync()
-    arrived.wait(10)
+    arrived.wait(60)
     assert told == [(seq - 1, "STEP_INTENT"), (seq, "STEP_COMMITTED")]
 
 
