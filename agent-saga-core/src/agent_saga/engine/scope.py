@@ -83,7 +83,8 @@ class Scope:
 
     def drop_unawaited(self) -> list[str]:
         """Drop the calls in it and inside it that were never awaited; return their names."""
-        forgotten = [call for scope in self.subtree() for call in scope.unawaited.values()]
+        # As a whole: another thread may make a call meanwhile.
+        forgotten = [call for scope in self.subtree() for call in tuple(scope.unawaited.values())]
         for call in forgotten:
             call.close()
         return sorted({call.__qualname__ for call in forgotten})

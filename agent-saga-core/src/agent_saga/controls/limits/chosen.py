@@ -24,9 +24,10 @@ from agent_saga.wal.base import BaseWAL
 
 __all__ = ["limit_store_for", "set_limit_store"]
 
-_stores: Final[WeakKeyDictionary[BaseWAL, tuple[int, MemoryLimitStore | LimitStore]]] = (
-    WeakKeyDictionary()
-)
+_Store = MemoryLimitStore | LimitStore
+_stores: Final[WeakKeyDictionary[BaseWAL, tuple[LimitStore | None, _Store]]] = WeakKeyDictionary()
+"""By log: what was chosen when its limits were counted last, which is kept so, and where."""
+
 _lock = threading.Lock()
 
 
@@ -68,10 +69,10 @@ def limit_store_for(around: Surroundings) -> MemoryLimitStore | LimitStore:
     if isinstance(chosen, MemoryLimitStore):
         return chosen
     with _lock:
-        version, store = _stores.get(around.wal, (-1, None))
-        if store is None or version != id(chosen):
+        before, store = _stores.get(around.wal, (None, None))
+        if store is None or before is not chosen:
             store = _fitting(around) if chosen is None else chosen.bound(around)
-            _stores[around.wal] = (id(chosen), store)
+            _stores[around.wal] = (chosen, store)
         return store
 
 
