@@ -65,9 +65,10 @@ def test_a_fork_beside_a_thread_that_makes_a_store_tells_every_store_and_holds_n
     busy = Busy(things)
     monkeypatch.setattr(forking, "_watched", busy)
     for _ in range(2):
-        forking._before()
-        forking._after_in_parent()
-    assert not forking._turn[0].locked()
+        fork = threading.Thread(target=lambda: (forking._before(), forking._after_in_parent()))
+        fork.start()
+        fork.join(60)
+        assert not fork.is_alive()
     assert [thing.told for thing in (*things, busy.late)] == [["before", "after"] * 2] * 4
 
 

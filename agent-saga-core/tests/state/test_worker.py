@@ -212,3 +212,37 @@ def test_two_threads_fork_one_after_the_other_and_leave_no_store_locked():
     forking._after_in_parent()
     second.join(30)
     assert store.transact(["a"], lambda docs: Change(docs["a"])) is None
+
+
+def used_while_forking(use):
+    """What a thread does that comes while another one forks: it goes on when that is over."""
+    done = []
+    other = threading.Thread(target=lambda: done.append(use()))
+    forking._before()
+    try:
+        other.start()
+        other.join(0.2)
+        assert not done
+    finally:
+        forking._after_in_parent()
+    other.join(30)
+    return done
+
+
+def test_no_thread_starts_while_the_process_forks(worker):
+    """The child would inherit the connection that it opens, and the locks that it holds."""
+    assert used_while_forking(lambda: worker.call("a", 30)) == ["a"]
+    assert worker.call("b", 30) == "b"
+
+
+def test_no_store_is_made_while_the_process_forks(echo):
+    assert used_while_forking(lambda: Worker(echo).call("a", 30)) == ["a"]
+
+
+def test_who_forks_may_drop_a_store_that_was_never_used(echo):
+    worker = Worker(echo)
+    forking._before()
+    worker.stop()
+    forking._after_in_parent()
+    with pytest.raises(StateError, match="closed"):
+        worker.call("a", 30)

@@ -4,7 +4,8 @@ Rules of this part:
 
 - Before a fork every store lets go of what must not be inherited (an open SQLite connection whose
   locks belong to the parent); afterwards the parent goes on, and the child starts anew.
-- Two threads that fork at once do so one after the other.
+- Two threads that fork at once do so one after the other, and a store that is made by another
+  thread meanwhile is made after the fork.
 - What was told before a fork is told after it, also when the last of its users dropped it between.
 - The hooks of the operating system are installed once, when the first store is made; a store that
   nobody uses any more is forgotten by itself.
@@ -40,7 +41,7 @@ class ForkAware(Protocol):
 
 _watched: WeakSet[ForkAware] = WeakSet()
 _installed: list[bool] = []
-_turn: list[threading.Lock] = [threading.Lock()]
+_turn = [threading.RLock()]
 _told: dict[int, list[ForkAware]] = {}
 
 
@@ -51,7 +52,8 @@ def watch(part: ForkAware) -> None:
         os.register_at_fork(
             before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child
         )
-    _watched.add(part)
+    with _turn[0]:
+        _watched.add(part)
 
 
 def _before() -> None:
@@ -73,7 +75,7 @@ def _after_in_parent() -> None:
 
 
 def _after_in_child() -> None:
-    _turn[0] = threading.Lock()
+    _turn[0] = threading.RLock()
     _told.clear()
     for part in living(_watched):
         part.after_fork_in_child()

@@ -7,12 +7,14 @@ Rules of this part:
 - A caller that stops waiting before its job began takes the job back: it certainly does not run.
   One that stops waiting after that learns that the ending is unknown.
 - Nothing a job raises ends the thread. An event loop that closed meanwhile ends nobody else's wait.
-- The thread starts at the first job. It does not keep its store alive, nor the interpreter.
+- The thread starts at the first job, but never while the process forks: the child would inherit
+  what it opens. It does not keep its store alive, nor the interpreter.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import threading
 import time
@@ -106,10 +108,10 @@ class Worker:
 
     def _reset(self) -> None:
         self._jobs: queue.SimpleQueue[Job[Any] | _Order] = queue.SimpleQueue()
-        self._starting = threading.Lock()
+        self._starting = threading.RLock()
         self._thread: threading.Thread | None = None
         self._thread_id: int | None = None
-        self._pauses: dict[int, _Order] = {}
+        self._pauses: dict[int, _Order | None] = {}
 
     def call(self, request: object, timeout: float) -> Any:
         """Have a request served and return its result.
@@ -166,9 +168,14 @@ class Worker:
             order.obeyed.wait(patience)
 
     def before_fork(self) -> None:
-        """Have the service closed and the thread held while the process forks."""
+        """Have the service closed and the thread held while the process forks; none starts."""
+        self._pauses[threading.get_ident()] = None  # first: whoever is interrupted gives it back
+        self._starting.acquire()
         thread = self._thread
-        if thread is None or not thread.is_alive() or thread is threading.current_thread():
+        if thread is None:
+            return
+        self.after_fork_in_parent()
+        if not thread.is_alive() or thread is threading.current_thread():
             return
         order = _Order(stop=False)
         self._pauses[threading.get_ident()] = order
@@ -176,10 +183,16 @@ class Worker:
         order.obeyed.wait(forking.PATIENCE)
 
     def after_fork_in_parent(self) -> None:
-        """Let the thread go on."""
-        order = self._pauses.pop(threading.get_ident(), None)
+        """Let the thread go on, or be started."""
+        me = threading.get_ident()
+        if me not in self._pauses:
+            return
+        order = self._pauses.pop(me)
         if order is not None:
             order.go_on.set()
+            return
+        with contextlib.suppress(RuntimeError):  # interrupted before it was taken
+            self._starting.release()
 
     def after_fork_in_child(self) -> None:
         """Start anew: no thread, no jobs, nothing open."""
