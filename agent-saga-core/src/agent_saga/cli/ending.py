@@ -27,6 +27,7 @@ from agent_saga.cli.exits import Exit, exit_of
 from agent_saga.cli.output import note, printable, say_json
 from agent_saga.cli.place import log_looked_at
 from agent_saga.cli.stopping import stopped_by
+from agent_saga.cli.streams import complete_streams
 from agent_saga.domain.commands import completed
 from agent_saga.errors import AgentSagaError
 
@@ -60,6 +61,7 @@ def run(command: click.Command, name: str, words: Sequence[str]) -> int:
 
     Crash: whatever was begun is in the log.
     """
+    complete_streams()
     try:
         answer = command.main(args=list(words), prog_name=name, standalone_mode=False)
         sys.stdout.flush()

@@ -105,6 +105,7 @@ def log_findings(path: Path) -> list[Finding]:
             Finding(
                 PROBLEM,
                 f"There is a plain file where the log's folder should be: {path}",
+                "Name another path for the log. If that file is an old log, and nobody else's: "
                 f"mv {quoted(str(path))} {quoted(f'{path}.old')}",
             )
         ]

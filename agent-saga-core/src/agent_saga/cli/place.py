@@ -33,10 +33,10 @@ def log_path(given: str | None) -> Path:
         given: what `--wal-path` said, if it was given.
 
     Raises:
-        ConfigurationError: the address is none of a log in files.
+        ConfigurationError: the address is empty, or none of a log in files.
     """
     _looked_at.clear()
-    address = canonical(given or Settings.from_environ().wal)
+    address = canonical(Settings.from_environ().wal if given is None else given)
     if address.startswith(_FILE):
         _looked_at.append(Path(address.removeprefix(_FILE)))
         return _looked_at[0]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "entry_document",
     "entry_line",
+    "holding",
     "in_flight_lines",
     "lift_command",
     "reach_lines",
@@ -102,11 +103,12 @@ def in_flight_lines(steps: list[InFlight]) -> list[str]:
 def switch_document(path: Path) -> dict[str, Any]:
     """Return the section of `status` about halts and quarantines as plain data."""
     try:
-        entries = _holding(switches_of(path))
+        entries = holding(switches_of(path))
     except StateError as error:
         return {"readable": False, "problem": str(error), "entries": []}
     return {"readable": True, "problem": "", "entries": [entry_document(e) for e in entries]}
 
 
-def _holding(switches: Switches) -> list[Entry]:
+def holding(switches: Switches) -> list[Entry]:
+    """Return what holds now; an end that has passed forbids nothing, and may still be stored."""
     return switches.holding(SYSTEM_CLOCK.now_us(), here())

@@ -27,7 +27,7 @@ from agent_saga.controls.limits.limit import Limit
 from agent_saga.controls.limits.memory import MemoryLimitStore
 from agent_saga.controls.limits.shared import LimitStore
 from agent_saga.controls.policy.build import ToolPolicy
-from agent_saga.controls.policy.policy import Policy
+from agent_saga.controls.policy.policy import Policy, Snapshot
 from agent_saga.controls.rules import Rule, Rules, seconds
 from agent_saga.controls.switch.kill_switch import KillSwitch
 from agent_saga.domain.semantics import ActionSemantics
@@ -97,10 +97,11 @@ class PreFlightGate:
         self.rules = given.several("The gate's rules=", rules, Rule)
         self.limits = given.several("The gate's limits=", limits, Limit)
         self.policy = _policy(policy)
-        policed: list[Rule | Limit] = [*self.rules, *self.limits]
-        if self.policy is not None:
-            policed += [*self.policy.rules, *self.policy.limits]
-        _check_names(policed)
+        if self.policy is None:
+            _check_names([*self.rules, *self.limits])
+        else:
+            self.check_policy(self.policy.snapshot)
+            self.policy.watched_by(self)
         if kill_switch is not None and not isinstance(kill_switch, KillSwitch):
             raise ConfigurationError(f"{type(kill_switch).__name__} is no kill switch.")
         self.kill_switch = kill_switch
@@ -129,6 +130,19 @@ class PreFlightGate:
             kill_switch=self.kill_switch,
             policy=self.policy,
         )
+
+    def check_policy(self, policy: Snapshot) -> None:
+        """Look whether what a policy says can hold beside this gate's own rules and limits.
+
+        Raises:
+            ConfigurationError: it only observes, or one of its names is taken.
+        """
+        if policy.mode != "enforce":
+            raise ConfigurationError(
+                "The policy only observes, and a gate enforces.",
+                fix='Write mode = "enforce" when it is meant to hold.',
+            )
+        _check_names([*self.rules, *policy.rules, *self.limits, *policy.limits])
 
     def composed(
         self,
@@ -318,11 +332,6 @@ def _policy(policy: Policy | str | os.PathLike[str] | None) -> Policy | None:
         return None
     if not isinstance(policy, Policy):
         raise ConfigurationError(f"policy= takes a Policy or a path, not {type(policy).__name__}.")
-    if policy.mode != "enforce":
-        raise ConfigurationError(
-            f"The policy {policy.path or ''} only observes, and a gate enforces.",
-            fix='Write mode = "enforce" when it is meant to hold.',
-        )
     return policy
 
 

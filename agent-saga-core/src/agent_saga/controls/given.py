@@ -59,6 +59,11 @@ def tool(what: str, value: object) -> str:
     kind, _, rest = pattern.partition(":")
     if kind == "tool":  # the form of a halt's target, which is none here
         raise ConfigurationError(f"{what} is {shown(pattern)}.", fix=f"Write {rest or 'a name'}.")
+    if kind == "tag":
+        raise ConfigurationError(
+            f"{what} is {shown(pattern)}, which stands for a tag.",
+            fix=f"Name the tag by itself: tag = {shown(rest)}, or tag_is({shown(rest)}).",
+        )
     return pattern
 
 

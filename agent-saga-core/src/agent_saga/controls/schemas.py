@@ -4,7 +4,8 @@ Rules of this part:
 
 - Pydantic and jsonschema are never imported unless a program uses them.
 - Nothing is fetched: a JSON Schema that refers to an address which it does not hold is refused.
-- Arguments are not changed and not completed; they fit as they are, or not.
+- Arguments are not changed and not completed; they fit as they are, or not. A float that is no
+  number fits no schema: it is neither above a bound nor below it, so no bound would hold.
 - No schema stalls the gate. Its patterns are bounded (see `patterns`), and so is how many of its
   words are applied to a call; what takes more raises, which refuses the call.
 """
@@ -35,10 +36,24 @@ def checker_of(schema: Any) -> Checker:
         ConfigurationError: it is no schema, or the extra `schema` is needed and not installed.
     """
     if isinstance(schema, Mapping):
-        return _json_schema(schema)
+        return _comparing(_json_schema(schema))
     if isinstance(schema, type) and callable(getattr(schema, "model_validate", None)):
-        return _pydantic(schema)
-    return _msgspec(schema)
+        return _comparing(_pydantic(schema))
+    return _comparing(_msgspec(schema))
+
+
+def _comparing(fits: Checker) -> Checker:
+    """Return a checker that lets nothing pass that no bound of a schema can be compared with."""
+    return lambda arguments: fits(arguments) and not _holds_nan(arguments)
+
+
+def _holds_nan(value: object) -> bool:
+    """Say whether a NaN is among values, however deep; a schema has bounded their depth before."""
+    if isinstance(value, float):
+        return value != value  # noqa: PLR0124 - NaN equals nothing
+    if isinstance(value, Mapping):
+        return any(map(_holds_nan, value.values()))
+    return isinstance(value, list | tuple | set | frozenset) and any(map(_holds_nan, value))
 
 
 def _msgspec(schema: Any) -> Checker:

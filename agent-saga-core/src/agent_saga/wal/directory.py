@@ -123,7 +123,8 @@ def check_readable(port: OsPort, path: str) -> bool:
 def _plain_file(path: str) -> WALPathError:
     return WALPathError(
         f"The log's path {path!r} is a plain file; a log is a directory.",
-        fix=f"mv {quoted(path)} {quoted(f'{path}.old')}",
+        fix="Name another path for the log. If that file is an old log, and nobody else's: "
+        f"mv {quoted(path)} {quoted(f'{path}.old')}",
     )
 
 

@@ -57,7 +57,7 @@ def command(wal_path: str | None, modules: Sequence[str], *, as_json: bool) -> E
     """Check Python, plugins, settings, the log's folder and the handlers that its sagas need."""
     manager = process_plugins()
     settings, findings = read_settings()
-    path = log_path(wal_path or settings.wal)
+    path = log_path(settings.wal if wal_path is None else wal_path)
     findings = [stranger(), *findings, *plugin_findings(manager)]
     import_modules(modules)
     findings += [*log_findings(path), *_contents(path, manager.handlers.compensators)]

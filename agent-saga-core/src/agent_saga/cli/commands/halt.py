@@ -107,5 +107,7 @@ def _warn(scope: str, reach: Reach, near: list[str] | None) -> None:
     if near is not None:
         hint = f" Did you mean {', '.join(map(printable, near))}?" if near else ""
         note(f"Warning: no tool that this log knows is covered by {printable(scope)}.{hint}")
+        if scope.startswith(scopes.TAG):
+            note("A tag that only a policy file gives is in no log; it is halted all the same.")
     if not reach.writers:
         note("Warning: no living process was reached; the halt waits for those that start.")

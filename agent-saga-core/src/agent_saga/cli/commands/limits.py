@@ -44,7 +44,7 @@ def command(name: str | None, store: str | None, wal_path: str | None, *, as_jso
     counts the calls whose announcement the store has not heard of yet. Exits with 3 if there is no
     log, or if nothing was ever counted for the limit that is named.
     """
-    address = store or str(log_path(wal_path))
+    address = str(log_path(wal_path)) if store is None else store
     there = _is_there(address)
     with open_state(address) as state:
         found = usage_of(state, moment(SYSTEM_CLOCK))

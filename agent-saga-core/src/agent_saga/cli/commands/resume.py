@@ -14,6 +14,7 @@ from agent_saga.cli.reading import read_log
 from agent_saga.cli.switches import (
     entry_document,
     entry_line,
+    holding,
     lift_command,
     switch_document,
     switch_of,
@@ -89,7 +90,7 @@ def _print(path: Path, scope: str, done: Set) -> None:
         say(f"Lifted: {entry_line(entry, 'was')}")
     if not done.entries:
         say(f"Nothing was set for the target {printable(scope)}; nothing was changed.")
-    left = [*done.switches.halts, *done.switches.quarantined.values()]
+    left = holding(done.switches)
     if not left:
         say("Nothing is halted or quarantined now.")
     for entry in left:

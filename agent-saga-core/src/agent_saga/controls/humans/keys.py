@@ -6,6 +6,8 @@ Rules of this part:
   generation, tool, rule and arguments), what people are shown, and the deadline. A signature for
   one request is worth nothing for another.
 - A key is told from its bytes: two names of one key are one key.
+- Bytes that are no proper point of the curve, such as 32 zeros, are no key: anybody could sign for
+  one, without any secret.
 - Ed25519 needs the extra `crypto`, WebAuthn the extra `webauthn`; without them they refuse by name.
 - A signature that cannot be checked is none. Fails closed.
 """
@@ -28,6 +30,13 @@ __all__ = ["Ed25519Key", "Key", "WebAuthnKey", "challenge_of", "key_from"]
 
 _PURPOSE: Final = "agent-saga approval, version 1"
 _LONGEST_SIGNATURE: Final = 16_384
+_PRIME: Final = 2**255 - 19
+_SMALL: Final = (
+    *(0, 1, _PRIME - 1),
+    2707385501144840649318225287225658788936804267575313519463743609750303402022,
+    55188659117513257062467267217118295137698188065244968500265048394206261417927,
+)
+"""The places of the points of Ed25519 whose multiples are at most eight."""
 
 
 class Key(Protocol):
@@ -186,16 +195,31 @@ def _raw_ed25519(public: object) -> bytes:
     if isinstance(public, str) and "BEGIN" in public:
         try:
             key = _crypto_pem()(public.encode("ascii"))
-        except (ValueError, UnicodeEncodeError) as error:
+        except Exception as error:
             raise ConfigurationError("The PEM text holds no public key.") from error
         if not isinstance(key, _crypto().Ed25519PublicKey):
             raise ConfigurationError("The PEM text holds a public key that is not Ed25519.")
-        return bytes(key.public_bytes_raw())
+        return _proper(bytes(key.public_bytes_raw()))
     raw = bytes(public) if isinstance(public, bytes) else _bytes_of(public, 32)
     if raw is None or len(raw) != 32:
         raise ConfigurationError(
             "An Ed25519 public key has 32 bytes.",
             fix="Give them as bytes, in base64 or hexadecimal, or as a PEM text.",
+        )
+    return _proper(raw)
+
+
+def _proper(raw: bytes) -> bytes:
+    """Return the bytes of a key that only its owner can sign for.
+
+    Raises:
+        ConfigurationError: they are no point of the curve, or one for which anybody can.
+    """
+    place = int.from_bytes(raw, "little") & (2**255 - 1)
+    if place in _SMALL or place >= _PRIME:
+        raise ConfigurationError(
+            "These 32 bytes are no Ed25519 public key: anybody could sign for it.",
+            fix="Give the public key of a pair that was made for its owner.",
         )
     return raw
 

@@ -10,6 +10,8 @@ Rules of this part:
 - Only a busy count is leased from, and little: a 64th of the limit at most, nothing of its upper
   half, for a quarter of a second. Then a timer hands back what is left; so does the next call that
   goes to the store, and the end of the process.
+- A lease that began while its caller was cut off, or got no answer, is spent by nobody; it ends the
+  same way.
 - A call is served here only if each of its counts has enough; else the store is asked for all.
 - What a call took stands under its name until its announcement is out, and can be handed back. A
   lease that ends before leaves the name to the store.
@@ -23,7 +25,7 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakSet
 
@@ -133,6 +135,7 @@ class Leases:
         self._at: dict[tuple[str, str], Lease] = {}
         self._calls: dict[str, _Call] = {}
         self._endings = 0
+        self._unheard: list[tuple[Borrowing, Lease]] = []
         self._asked: dict[str, tuple[float, int]] = {}
         self._timer: threading.Timer | None = None
         self._fork = FORKS.generation
@@ -213,10 +216,39 @@ class Leases:
         self._endings += len(ended)
         return ended
 
-    def stored(self, ended: Mapping[str, Lease], begun: Mapping[str, Lease]) -> None:
+    def began(self, borrowing: Borrowing, lease: Lease) -> None:
+        """Note a lease that begins if the transaction is stored; nobody has heard of it yet."""
+        with self.lock:
+            self._unheard.append((borrowing, lease))
+
+    def spent_by_nobody(self, key: str) -> list[Lease]:
+        """Return the leases of a count that began, if they did, and whose callers gave up."""
+        if not self._unheard:
+            return []
+        with self.lock:
+            return [one for by, one in self._unheard if by.given_up and one.key == key]
+
+    def forget(self, lease: Lease) -> None:
+        """Forget a lease that the store does not have, and that nobody spends."""
+        with self.lock:
+            self._unheard = [pair for pair in self._unheard if pair[1] is not lease]
+
+    def give_up(self, borrowing: Borrowing) -> None:
+        """Note that whoever asked for leases heard of none; what began is handed back later."""
+        borrowing.given_up = True
+        self._watch()
+
+    def stored(self, borrowing: Borrowing, begun: Mapping[str, Lease]) -> None:
         """Take in what the store has stored: which leases ended, and which began."""
         with self.lock:
-            for key, lease in ended.items():
+            if self._unheard:
+                over = [*borrowing.ended.values()]
+                self._unheard = [
+                    (by, one)
+                    for by, one in self._unheard
+                    if by is not borrowing and one not in over
+                ]
+            for key, lease in borrowing.ended.items():
                 if self._of.get(key) is lease:
                     del self._of[key], self._at[lease.place]
                     self._forget(lease)
@@ -247,6 +279,7 @@ class Leases:
         with self.lock:
             keys = [key for key, one in self._of.items() if every or one.began <= past]
             ended = self._ended(keys)
+            ended = {one.key: one for by, one in self._unheard if by.given_up} | ended
         if ended and self._fork == FORKS.generation:
             self._hand_back(Borrowing(self, ended, {}))
 
@@ -257,10 +290,11 @@ class Leases:
             at_least: seconds until then.
         """
         with self.lock:
-            if self._timer is not None or not self._of:
+            if self._timer is not None or not (self._of or self._unheard):
                 return
             _at_end(self)
-            first = min(lease.began for lease in self._of.values())
+            now = time.monotonic()
+            first = min([lease.began for lease in self._of.values()], default=now)
             pause = max(at_least, first + LONGEST - time.monotonic())
             timer = self._timer = threading.Timer(pause, self._tick)
             timer.daemon = True
@@ -294,12 +328,20 @@ class Borrowing:
         self._leases = leases
         self.ended = ended
         self._wishes = wishes
+        self.given_up = False
 
-    def hand_back(self, key: str, count: Count) -> None:
-        """Hand back what is left of a lease of this count, if one ends."""
+    def hand_back(self, key: str, count: Count) -> bool:
+        """Hand back what is left of leases of this count that end; False if none does."""
         lease = self.ended.get(key)
         if lease is not None:
             count.end_lease(lease.name, *self._leases.taken_of(lease))
+        lost = self._leases.spent_by_nobody(key)
+        for one in lost:
+            if one.name in count.held:
+                count.end_lease(one.name, one.left, {})
+            else:
+                self._leases.forget(one)
+        return lease is not None or bool(lost)
 
     def lent(self, counts: Sequence[Count]) -> set[str]:
         """Return the leases that other processes have, except those that outlived their time."""
@@ -323,11 +365,22 @@ class Borrowing:
         lasts = min(LONGEST, one.limit.window / SHARE)
         name = self._leases.new_name()
         count.lease(name, calls * amount, writer, lasts)
-        return Lease(name, one, calls * amount, now.monotonic + lasts)
+        lease = Lease(name, one, calls * amount, now.monotonic + lasts)
+        self._leases.began(self, lease)
+        return lease
 
     def stored(self, begun: Mapping[str, Lease]) -> None:
         """Say that the store has stored it, with the leases that began."""
-        self._leases.stored(self.ended, begun)
+        self._leases.stored(self, begun)
+
+    @contextlib.contextmanager
+    def heard(self) -> Iterator[None]:
+        """Give up the leases that may begin in a block which does not come to its end."""
+        try:
+            yield
+        except BaseException:
+            self._leases.give_up(self)
+            raise
 
 
 _leasing: Final[WeakSet[Leases]] = WeakSet()

@@ -130,31 +130,38 @@ class LimitStore:
         call.hold("limits", [SharedTaken(key, None, 0.0, "") for key in keys])
         with self._noting:
             settled = {key: tuple(self._settled.get(key, ())) for key in keys}
-        borrowing = self._leases.borrowing(keys)
-        rule = functools.partial(take, call, asked, settled, borrowing, self._now, self._writer)
-        use = self._when_ready(keys, rule, settled)
+
+        def begun() -> tuple[Borrowing, Use]:
+            # Anew when it is used again: what an answer that nobody heard says is not known.
+            borrowing = self._leases.borrowing(keys)
+            rule = functools.partial(take, call, asked, settled, borrowing, self._now, self._writer)
+            return borrowing, self._when_ready(keys, rule, settled)
 
         def blocking() -> Any:
-            answer = use.blocking()
-            for number in range(self._pauses):
-                if not answer.lent:
-                    break
-                time.sleep(_PAUSE)
-                if number == 0:
-                    self._end_those_of_the_dead()
+            borrowing, use = begun()
+            with borrowing.heard():
                 answer = use.blocking()
-            return self._stored(borrowing, answer)
+                for number in range(self._pauses):
+                    if not answer.lent:
+                        break
+                    time.sleep(_PAUSE)
+                    if number == 0:
+                        self._end_those_of_the_dead()
+                    answer = use.blocking()
+                return self._stored(borrowing, answer)
 
         async def awaiting() -> Any:
-            answer = await use.awaiting()
-            for number in range(self._pauses):
-                if not answer.lent:
-                    break
-                await asyncio.sleep(_PAUSE)
-                if number == 0:
-                    await asyncio.to_thread(self._end_those_of_the_dead)
+            borrowing, use = begun()
+            with borrowing.heard():
                 answer = await use.awaiting()
-            return self._stored(borrowing, answer)
+                for number in range(self._pauses):
+                    if not answer.lent:
+                        break
+                    await asyncio.sleep(_PAUSE)
+                    if number == 0:
+                        await asyncio.to_thread(self._end_those_of_the_dead)
+                    answer = await use.awaiting()
+                return self._stored(borrowing, answer)
 
         return Use(blocking, awaiting)
 

@@ -67,13 +67,12 @@ def take(
     moment = now()
     name = name_of(call.saga, call.step, call.generation)
     counts = [Count(docs[one.key], moment, one.limit.window) for one in asked]
-    for one, count in zip(asked, counts, strict=True):
-        borrowing.hand_back(one.key, count)
+    back = [borrowing.hand_back(one.key, count) for one, count in zip(asked, counts, strict=True)]
     overs = _overs(name, call.approved, asked, counts)
     put: dict[str, Any] = {}
     if overs:
-        for one, count in zip(asked, counts, strict=True):
-            if one.key in borrowing.ended:
+        for one, count, changed in zip(asked, counts, back, strict=True):
+            if changed:
                 put[one.key] = count.document()
         return Change(Answer([], overs, {}, borrowing.lent(counts)), put)
     stays = call.semantics is _REVERSIBLE

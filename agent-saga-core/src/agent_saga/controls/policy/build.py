@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 from agent_saga.controls import predicates as p
 from agent_saga.controls.control import CallView
 from agent_saga.controls.given import name as a_name
+from agent_saga.controls.given import words
 from agent_saga.controls.limits.limit import BudgetLimit, Limit, RateLimit
 from agent_saga.controls.limits.scopes import Scope, by_arg, by_tool, combine
 from agent_saga.controls.policy.form import CompensateForm, LimitForm, RuleForm, ToolForm
@@ -53,7 +54,8 @@ class ToolPolicy:
         self.semantics = ActionSemantics.parse(form.semantics)
         self.compensate = None if form.compensate is None else _template(form.compensate)
         self.policy_args: Mapping[str, str] = MappingProxyType(form.policy_args)
-        for path in form.policy_args.values():
+        for argument, path in form.policy_args.items():
+            a_name("an argument for rules and limits", argument)
             check_path(path, _ARGUMENTS)
         self.tags = frozenset([a_name("a tag of it", tag) for tag in form.tags])
         self.risky_inverse = False
@@ -88,7 +90,16 @@ def tool_of(name: str, form: ToolForm) -> ToolPolicy:
     Raises:
         ConfigurationError: it does not fit together; the message names the tool.
     """
-    return _told(f"tools: {name!r}", lambda: ToolPolicy(name, form))
+    return _told(f"tools: {name!r}", lambda: ToolPolicy(_exactly(name), form))
+
+
+def _exactly(name: str) -> str:
+    """Return the name of one tool; what is declared under another one would hold for none."""
+    if words("its name", name, longest=300) != name or not name.isprintable() or name[-1] == "*":
+        raise ConfigurationError(
+            "it names no tool.", fix="Name each tool exactly as the program does."
+        )
+    return name
 
 
 def rule_of(form: RuleForm) -> Rule:

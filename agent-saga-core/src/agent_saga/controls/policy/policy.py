@@ -3,7 +3,8 @@
 Rules of this part:
 
 - A file is taken as a whole or not at all. Loading it again replaces everything at once; if the new
-  file has an error, that is raised and the old policy stays in force.
+  file has an error, or cannot hold in a gate that uses the policy, that is raised and the old
+  policy stays in force.
 - Rules and limits of the policy hold beside the gate's own and those of plugins; the most severe
   answer wins. Boundaries take them when they open; a kill switch is what stops those that are open.
 - What the file declares of a tool and what the code declares must agree. A call whose code says
@@ -13,9 +14,11 @@ Rules of this part:
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from weakref import WeakSet
 
 from agent_saga.controls import given
 from agent_saga.controls.control import CallView
@@ -66,6 +69,13 @@ class Snapshot:
         _check_names([*self.rules, *self.limits])
 
 
+class Watcher(Protocol):
+    """Whoever has to be able to use a policy."""
+
+    def check_policy(self, policy: Snapshot) -> None:
+        """Raise a ConfigurationError if it cannot."""
+
+
 class Policy:
     """A policy file, or the same as plain data.
 
@@ -83,6 +93,8 @@ class Policy:
         if not isinstance(content, Mapping):
             raise ConfigurationError(f"A Policy takes a mapping, not {given.shown(content)}.")
         self._now = Snapshot(parsed(dict(content), "the policy"))
+        self._watching: WeakSet[Watcher] = WeakSet()
+        self._lock = threading.Lock()
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Policy:
@@ -104,13 +116,27 @@ class Policy:
         """Read the file again; what it says holds for the boundaries that open from then on.
 
         Raises:
-            ConfigurationError: it has an error, or this policy came from no file; the old policy
-                stays in force.
+            ConfigurationError: it has an error, this policy came from no file, or a gate that uses
+                it cannot: it has a name of the gate's own, or only observes. The old policy stays
+                in force.
         """
         if self.path is None:
             raise ConfigurationError("This policy came from no file; there is nothing to reload.")
-        self._now = _loaded(self.path)
+        now = _loaded(self.path)
+        with self._lock:
+            watching = list(self._watching)
+        try:
+            for gate in watching:
+                gate.check_policy(now)
+        except ConfigurationError as error:
+            raise _wrong(self.path, error) from error
+        self._now = now
         INSTALLED.changed()
+
+    def watched_by(self, gate: Watcher) -> None:
+        """Have a gate look at what this policy says when it is loaded again."""
+        with self._lock:
+            self._watching.add(gate)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -150,9 +176,11 @@ def _loaded(path: Path) -> Snapshot:
     try:
         return Snapshot(form)
     except ConfigurationError as error:
-        raise ConfigurationError(
-            f"The policy {path} has an error: {error.message}", fix=error.fix
-        ) from error
+        raise _wrong(path, error) from error
+
+
+def _wrong(path: Path, error: ConfigurationError) -> ConfigurationError:
+    return ConfigurationError(f"The policy {path} has an error: {error.message}", fix=error.fix)
 
 
 def _semantics_rule(tools: Mapping[str, ToolPolicy]) -> Rule:

@@ -3,6 +3,8 @@
 Rules of this part:
 
 - The ending of the name says which it is; nothing is guessed from the content.
+- A number is taken as it is written, or not at all: one with more digits than a number carries,
+  which would be rounded, is written as a text.
 - A key that stands twice is an error in every form: the second one would silently win, and a person
   who reads the file sees the first.
 - What cannot be read, or is not as `form` says, is an error that names the file, the place in it,
@@ -15,9 +17,11 @@ Rules of this part:
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -57,7 +61,7 @@ def read_policy(path: Path) -> PolicyForm:
         )
     data = _bytes_of(path)
     try:
-        content = read(data.decode("utf-8"))
+        content = read(data.decode("utf-8-sig"))
     except ConfigurationError:
         raise
     except UnicodeDecodeError as error:
@@ -137,11 +141,13 @@ def parsed(content: object, what: str) -> PolicyForm:
 def _toml(text: str) -> object:
     import tomllib  # noqa: PLC0415 - slow to load, seldom needed
 
-    return tomllib.loads(text)
+    return tomllib.loads(text, parse_float=_number)
 
 
 def _json(text: str) -> object:
-    return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+    return json.loads(
+        text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_number
+    )
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -155,6 +161,22 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is no number")
+
+
+def _number(text: str) -> float:
+    """Return a number as it is written.
+
+    Raises:
+        ValueError: it is not finite, or would be rounded.
+    """
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is no number")
+    if Decimal(repr(number)) != Decimal(text):
+        raise ValueError(
+            f"{text[:40]} has more digits than a number carries; write it as a text: '{text[:40]}'"
+        )
+    return number
 
 
 def _yaml(text: str) -> object:
@@ -181,12 +203,16 @@ def _yaml(text: str) -> object:
             ]
             return _unique(pairs)
 
+        def construct_yaml_float(self, node: Any) -> float:
+            return _number(str(self.construct_scalar(node)))
+
     Loader.yaml_implicit_resolvers = {
         first: [(tag, form) for tag, form in found if tag.removeprefix(_YAML) not in _YAML_PLAIN]
         for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
     for kind, (form, first) in _YAML_PLAIN.items():
         Loader.add_implicit_resolver(_YAML + kind, form, list(first))
+    Loader.add_constructor(f"{_YAML}float", Loader.construct_yaml_float)
     return yaml.load(text, Loader=Loader)  # noqa: S506 - a SafeLoader
 
 

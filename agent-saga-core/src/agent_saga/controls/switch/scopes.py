@@ -17,6 +17,7 @@ from agent_saga.errors import ConfigurationError
 
 __all__ = [
     "EVERYTHING",
+    "TAG",
     "checked",
     "covers",
     "covers_any",
@@ -30,7 +31,7 @@ _MOST: Final = 10_000
 
 _declared: Final[dict[str, frozenset[str]]] = {}
 _TOOL: Final = "tool:"
-_TAG: Final = "tag:"
+TAG: Final = "tag:"
 _FORMS: Final = "*, tool:NAME, tool:PREFIX.* or tag:NAME"
 _LONGEST: Final = 320
 
@@ -49,8 +50,8 @@ def checked(scope: object) -> str:
         return scope
     if scope.startswith(_TOOL):
         return _checked_tool(scope)
-    if scope.startswith(_TAG):
-        name = scope.removeprefix(_TAG)
+    if scope.startswith(TAG):
+        name = scope.removeprefix(TAG)
         if not name or name != name.strip() or "*" in name:
             raise _malformed(scope, "a tag is named exactly, as in tag:payments")
         return scope
@@ -102,8 +103,8 @@ def covers(scope: str, tool: str, tags: Iterable[str]) -> bool:
     """Say whether a scope covers a tool of this name and these tags."""
     if scope == EVERYTHING:
         return True
-    if scope.startswith(_TAG):
-        return scope.removeprefix(_TAG) in tags
+    if scope.startswith(TAG):
+        return scope.removeprefix(TAG) in tags
     name = scope.removeprefix(_TOOL)
     return tool.startswith(name[:-1]) if name.endswith(".*") else tool == name
 
@@ -125,7 +126,7 @@ def nearest(scope: str, tools: Iterable[tuple[str, Iterable[str]]]) -> list[str]
     known: set[str] = set()
     for tool, tags in tools:
         known.add(f"{_TOOL}{tool}")
-        known.update(f"{_TAG}{tag}" for tag in tags)
+        known.update(f"{TAG}{tag}" for tag in tags)
         parts = tool.split(".")
         known.update(f"{_TOOL}{'.'.join(parts[:n])}.*" for n in range(1, len(parts)))
     lowered: dict[str, list[str]] = {}
