@@ -10,6 +10,11 @@ from agent_saga import AgentKit, Compensation, ConfigurationError, PreFlightGate
 from agent_saga.controls.policy.policy import Policy
 from agent_saga.controls.predicates import tool_is
 
+
+def nothing(result):
+    return Compensation.none("nothing stands")
+
+
 TOML = '[[limits]]\nname = "a"\narg = "amount"\nwindow = 60\nmax_total = {}\n'
 YAML = "limits:\n- {{name: a, arg: amount, window: 60, max_total: {}}}\n"
 JSON = '{{"limits": [{{"name": "a", "arg": "amount", "window": 60, "max_total": {}}}]}}'
@@ -85,7 +90,7 @@ def test_a_new_policy_that_a_gate_cannot_use_leaves_the_old_one_in_force(tmp_pat
     )
     kit = AgentKit("reloading", wal=wal, gate=gate)
     done = []
-    look = kit.safe_tool(done.append, "COMPENSABLE", lambda r: Compensation.none(), name="look")
+    look = kit.safe_tool(done.append, "COMPENSABLE", nothing, name="look")
     path.write_text(json.dumps(content))
     with pytest.raises(ConfigurationError, match=str(path)):
         policy.reload()

@@ -13,6 +13,10 @@ from agent_saga import Compensation, RefusedError, Rule
 from agent_saga.controls.predicates import breaks_schema
 
 
+def nothing(result):
+    return Compensation.none("nothing stands")
+
+
 class Struct(msgspec.Struct):
     amount: Annotated[float, msgspec.Meta(ge=0, le=100)]
 
@@ -33,7 +37,7 @@ SCHEMAS = [Struct, Model, {"properties": {"amount": NUMBER}}]
 @pytest.mark.parametrize("amount", [math.nan, -math.nan, math.inf])
 def test_nan_passes_no_bound_of_a_schema(gated, world, schema, amount):
     kit = gated(Rule("fits", breaks_schema(schema)))
-    wire = kit.safe_tool(world.wire, "COMPENSABLE", lambda r: Compensation.none(), name="wire")
+    wire = kit.safe_tool(world.wire, "COMPENSABLE", nothing, name="wire")
     with kit.transaction():
         with pytest.raises(RefusedError):
             wire(amount)
@@ -46,7 +50,7 @@ def test_nan_passes_no_bound_of_a_schema(gated, world, schema, amount):
 )
 def test_nor_does_it_anywhere_inside(gated, world, amount):
     kit = gated(Rule("fits", breaks_schema(Loose)))
-    wire = kit.safe_tool(world.wire, "COMPENSABLE", lambda r: Compensation.none(), name="wire")
+    wire = kit.safe_tool(world.wire, "COMPENSABLE", nothing, name="wire")
     with kit.transaction(), pytest.raises(RefusedError):
         wire(amount)
     assert world.amounts == []

@@ -5,6 +5,8 @@ Rules of this part:
 - All attempts share the step's idempotency key; the fallback has a key of its own.
 - Between two attempts there is a record and a pause, and then everything is judged again.
 - A step had no effect only if none of its attempts had one; only then it falls back.
+- A step of which no call was ever made (it was cancelled, halted or given up while it waited for
+  its turn) hands back what the gate took for it, as one that was refused does.
 - An attempt that made steps of its own that took effect is the last one.
 """
 
@@ -14,12 +16,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agent_saga.domain import identity
+from agent_saga.domain.effective import NOT_STARTED
 from agent_saga.engine import journal, late
 from agent_saga.engine.earlier import repeats_safely
 from agent_saga.engine.endings import Kind, answered, kind_of, may_fall_back, may_retry
 from agent_saga.engine.judging import (
     carried_out,
     changed,
+    handed_back,
     judged_again,
     rechecked,
     stopped,
@@ -88,20 +92,23 @@ def failed(step: Step, call: Call, ending: Ending, *, harmless: bool) -> Protoco
     """
     policy = step.tool.retry
     number = 1
+    made = not harmless
     while (error := ending.error) is not None:
         kind = kind_of(step, step.tool.form, ending, call.args, call.kwargs)
-        yield from carried_out(step, told(step, kind.value, error))
+        made = made or ending.started
+        if made:
+            yield from carried_out(step, told(step, kind.value, error))
         step.alone = harmless
         harmless = harmless and kind is Kind.NOT_APPLIED
         _note(step, ending)
         if policy is None or not _may_try_again(step, policy, number, kind, ending):
-            return (yield from _given_up(step, error, harmless=harmless))
+            return (yield from _given_up(step, error, harmless=harmless, made=made))
         cut = yield from _between(step, number, kind, error, policy.delay(number))
         if cut is not None:
-            return (yield from ended(step, cut, _kind_of_all(harmless=harmless)))
+            return (yield from _over(step, cut, _kind_of_all(harmless=harmless), made=made))
         if not may_retry(policy, error, kind, repeats_safely=repeats_safely(step)):
             # The window closed during the pause.
-            return (yield from _given_up(step, error, harmless=harmless))
+            return (yield from _given_up(step, error, harmless=harmless, made=made))
         number += 1
         call = call_of(step, step.tool.form, identity.FORWARD)
         ending = yield call
@@ -123,13 +130,22 @@ def _kind_of_all(*, harmless: bool) -> Kind:
     return Kind.NOT_APPLIED if harmless else Kind.UNKNOWN
 
 
-def _given_up(step: Step, error: BaseException, *, harmless: bool) -> Protocol[Outcome]:
+def _given_up(step: Step, error: BaseException, *, harmless: bool, made: bool) -> Protocol[Outcome]:
     """Go another way if there is one, after the last attempt; else the step ends so."""
     fallback = step.tool.fallback
     if fallback is not None and may_fall_back(error, harmless=harmless) and not made_effects(step):
         step.alone = harmless
-        return (yield from _fallback(step, fallback, error))
-    return (yield from ended(step, error, _kind_of_all(harmless=harmless)))
+        return (yield from _fallback(step, fallback, error, made=made))
+    return (yield from _over(step, error, _kind_of_all(harmless=harmless), made=made))
+
+
+def _over(step: Step, error: BaseException, kind: Kind, *, made: bool) -> Protocol[Outcome]:
+    """Record that a step took no effect, as far as is known; `made`: a call of it was made."""
+    if made:
+        return (yield from ended(step, error, kind))
+    outcome = yield from ended(step, error, kind, by=NOT_STARTED)
+    yield from handed_back(step)
+    return outcome
 
 
 def _succeeded(step: Step, value: Any) -> Protocol[Outcome]:
@@ -180,11 +196,11 @@ def _told_of_fallback(step: Step, error: BaseException) -> Protocol[BaseExceptio
     return cut
 
 
-def _fallback(step: Step, form: Form, error: BaseException) -> Protocol[Outcome]:
+def _fallback(step: Step, form: Form, error: BaseException, *, made: bool) -> Protocol[Outcome]:
     cut = (yield from _told_of_fallback(step, error)) or fence_cut(step)
     cut = cut or (yield from rechecked(step)) or changed(step, again=True)
     if cut is not None:
-        return (yield from ended(step, cut, Kind.NOT_APPLIED))
+        return (yield from _over(step, cut, Kind.NOT_APPLIED, made=made))
     step.via, step.fell_back = identity.FALLBACK, True
     call = call_of(step, form, identity.FALLBACK)
     ending = yield call
@@ -192,4 +208,5 @@ def _fallback(step: Step, form: Form, error: BaseException) -> Protocol[Outcome]
     if kind is Kind.APPLIED:
         return (yield from _succeeded(step, ending.value))
     _note(step, ending)
-    return (yield from ended(step, error if ending.error is None else ending.error, kind))
+    told_error = error if ending.error is None else ending.error
+    return (yield from _over(step, told_error, kind, made=made or ending.started))

@@ -52,14 +52,21 @@ def waited(step: Step, outcome: Outcome, seq: int) -> Protocol[Outcome]:
     return outcome if cut is None else Outcome(error=cut)
 
 
-def ended(step: Step, error: BaseException, kind: Kind) -> Protocol[Outcome]:
-    """Record an ending that was no success, and give its error to the caller."""
+def ended(step: Step, error: BaseException, kind: Kind, *, by: str = "tool") -> Protocol[Outcome]:
+    """Record an ending that was no success, and give its error to the caller.
+
+    Args:
+        step: the step.
+        error: what its caller gets.
+        kind: what is known of its effect.
+        by: who says that there was none.
+    """
     saga = step.saga
     try:
         if kind is Kind.NOT_APPLIED:
             step.running = False
             step.spent = isinstance(step.error, NotApplied) and step.error.final
-            seq = journal.not_applied(step, "tool", evidence(step.error), final=True)
+            seq = journal.not_applied(step, by, evidence(step.error), final=True)
         else:
             seq = journal.unknown(step, _ending_name(step))
             saga.engine.metrics.count("steps_unknown")

@@ -167,11 +167,13 @@ def _number(text: str) -> float:
     """Return a number as it is written.
 
     Raises:
-        ValueError: it is not finite, or would be rounded.
+        ValueError: it would be rounded, or is too large.
     """
     number = float(text)
+    if text.lstrip("+-") in ("nan", "inf"):
+        return number  # of TOML; whether it has a meaning is for its place to say
     if not math.isfinite(number):
-        raise ValueError(f"{text[:40]} is no number")
+        raise ValueError(f"{text[:40]} is too large")
     if Decimal(repr(number)) != Decimal(text):
         raise ValueError(
             f"{text[:40]} has more digits than a number carries; write it as a text: '{text[:40]}'"
