@@ -27,7 +27,7 @@ from agent_saga.controls.limits.limit import Limit
 from agent_saga.controls.limits.memory import MemoryLimitStore
 from agent_saga.controls.limits.shared import LimitStore
 from agent_saga.controls.policy.build import ToolPolicy
-from agent_saga.controls.policy.policy import Policy, Snapshot
+from agent_saga.controls.policy.policy import Policy, Snapshot, watched
 from agent_saga.controls.rules import Rule, Rules, seconds
 from agent_saga.controls.switch.kill_switch import KillSwitch
 from agent_saga.domain.semantics import ActionSemantics
@@ -100,8 +100,8 @@ class PreFlightGate:
         if self.policy is None:
             _check_names([*self.rules, *self.limits])
         else:
-            self.check_policy(self.policy.snapshot)
-            self.policy.watched_by(self)
+            self._check_policy(self.policy.snapshot)
+            watched(self.policy, self._check_policy)
         if kill_switch is not None and not isinstance(kill_switch, KillSwitch):
             raise ConfigurationError(f"{type(kill_switch).__name__} is no kill switch.")
         self.kill_switch = kill_switch
@@ -131,7 +131,7 @@ class PreFlightGate:
             policy=self.policy,
         )
 
-    def check_policy(self, policy: Snapshot) -> None:
+    def _check_policy(self, policy: Snapshot) -> None:
         """Look whether what a policy says can hold beside this gate's own rules and limits.
 
         Raises:

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol
-from weakref import WeakSet
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from weakref import WeakKeyDictionary, WeakMethod
 
 from agent_saga.controls import given
 from agent_saga.controls.control import CallView
@@ -34,10 +34,11 @@ from agent_saga.errors import ConfigurationError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Policy"]
+__all__ = ["Policy", "Snapshot", "watched"]
 
 UNDECLARED: Final = "policy: undeclared tools"
 SEMANTICS: Final = "policy: declared semantics"
+Check: TypeAlias = "Callable[[Snapshot], None]"
 
 
 class Snapshot:
@@ -69,11 +70,28 @@ class Snapshot:
         _check_names([*self.rules, *self.limits])
 
 
-class Watcher(Protocol):
-    """Whoever has to be able to use a policy."""
+_watching: Final[WeakKeyDictionary[Policy, list[WeakMethod[Check]]]] = WeakKeyDictionary()
+_lock: Final = threading.Lock()
 
-    def check_policy(self, policy: Snapshot) -> None:
-        """Raise a ConfigurationError if it cannot."""
+
+def watched(policy: Policy, check: Check) -> None:
+    """Have a method of whoever uses a policy look at what it says when it is loaded again.
+
+    Args:
+        policy: the policy.
+        check: raises a ConfigurationError if it cannot be used; it keeps nobody alive.
+    """
+    with _lock:
+        known = [one for one in _watching.get(policy, ()) if one() is not None]
+        _watching[policy] = [*known, WeakMethod(check)]
+
+
+def _check(policy: Policy, now: Snapshot) -> None:
+    with _lock:
+        known = [one() for one in _watching.get(policy, ())]
+    for check in known:
+        if check is not None:
+            check(now)
 
 
 class Policy:
@@ -93,8 +111,6 @@ class Policy:
         if not isinstance(content, Mapping):
             raise ConfigurationError(f"A Policy takes a mapping, not {given.shown(content)}.")
         self._now = Snapshot(parsed(dict(content), "the policy"))
-        self._watching: WeakSet[Watcher] = WeakSet()
-        self._lock = threading.Lock()
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Policy:
@@ -123,20 +139,12 @@ class Policy:
         if self.path is None:
             raise ConfigurationError("This policy came from no file; there is nothing to reload.")
         now = _loaded(self.path)
-        with self._lock:
-            watching = list(self._watching)
         try:
-            for gate in watching:
-                gate.check_policy(now)
+            _check(self, now)
         except ConfigurationError as error:
             raise _wrong(self.path, error) from error
         self._now = now
         INSTALLED.changed()
-
-    def watched_by(self, gate: Watcher) -> None:
-        """Have a gate look at what this policy says when it is loaded again."""
-        with self._lock:
-            self._watching.add(gate)
 
     @property
     def snapshot(self) -> Snapshot:
