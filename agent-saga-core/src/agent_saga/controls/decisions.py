@@ -4,8 +4,9 @@ Rules of this part:
 
 - A `DecisionRule` hands a plain document about the call to a function, which asks the engine in
   whatever way it is asked, and reads the engine's answer: yes, no, or ask a human.
-- Whatever is no clear answer refuses: unreachable, raising, too late, None, an empty result. An
-  engine that has no rule for a call says so with an empty result, and that is no yes.
+- Whatever is no clear answer refuses: unreachable, raising, too late, None, an empty result, a yes
+  beside a `deny` that is not empty. An engine that has no rule for a call says so with an empty
+  result, and that is no yes.
 - Secrets in arguments are masked before the document leaves the process.
 - A plugin returns such rules from `saga_gate_rules`, and they hold for every gate.
 """
@@ -105,6 +106,8 @@ def _read(answer: object) -> tuple[str, str]:
             break
         told = answer.get("reason")
         reason = told if isinstance(told, str) else reason
+        if any(answer.get(key) for key in ("deny", "forbid")):
+            return "", reason
         found = [key for key in ("result", "decision", "allow") if key in answer]
         answer = answer[found[0]] if len(found) == 1 else None
     if answer is True or answer is False:

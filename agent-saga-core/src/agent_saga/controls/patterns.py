@@ -7,6 +7,8 @@ Rules of this part:
   most. One that may take too many for a short text is refused.
 - A text that is longer than the pattern can be matched against in time is not matched: that raises,
   and what cannot be judged is refused.
+- A text of several lines is not matched where the answer hangs on whether `.` takes a line break,
+  which people seldom have in mind: a line break before a word must not hide it from `.*word.*`.
 - The weight is an upper bound. Where the next character alone decides how to go on, there is one
   way; elsewhere the ways of a repeat, an alternative and what follows are multiplied. A repeat with
   several ways inside a repeat has as many as there are parts of the text, which is always too many;
@@ -93,6 +95,7 @@ class Pattern:
         given.words("A pattern", text, longest=_LONGEST_PATTERN)
         try:
             self._compiled = re.compile(text)
+            self._across = re.compile(text, re.DOTALL)
             self.bound = Bounded.of([text], whole=True)
         except (re.error, OverflowError, RecursionError) as error:
             raise ConfigurationError(
@@ -103,10 +106,21 @@ class Pattern:
         """Say whether it matches a text as a whole.
 
         Raises:
-            ValueError: the text is longer than it can be matched against in time.
+            ValueError: the text is longer than it can be matched against in time, or has several
+                lines and the pattern does not say whether it goes across them.
         """
         self.bound.check(text)
-        return self._compiled.fullmatch(text) is not None
+        found = self._compiled.fullmatch(text) is not None
+        if "\n" in text and self.hangs_on_lines(text, found=found):
+            raise ValueError(
+                "it has several lines, and the pattern does not say whether . goes across them: "
+                "write (?s) before it, or (?-s:.) for one that does not"
+            )
+        return found
+
+    def hangs_on_lines(self, text: str, *, found: bool) -> bool:
+        """Say whether the answer about a text hangs on whether `.` takes a line break."""
+        return found is not (self._across.fullmatch(text) is not None)
 
 
 class Bounded(Struct, frozen=True):

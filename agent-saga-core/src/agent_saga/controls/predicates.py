@@ -114,8 +114,9 @@ def arg_in(arg: str, values: Iterable[object]) -> Test:
 def arg_matches(arg: str, pattern: str) -> Test:
     """Return a predicate: this argument is a text that matches the pattern as a whole.
 
-    A text that is too long to be matched against the pattern in time cannot be judged, which
-    refuses the call; see `patterns`.
+    A text that is too long to be matched against the pattern in time cannot be judged, nor can one
+    of several lines where the answer hangs on whether `.` takes a line break; both refuse the call.
+    Write `(?s)` before a pattern that goes across lines; see `patterns`.
 
     Raises:
         ConfigurationError: the pattern is no regular expression, or one that may take too long.

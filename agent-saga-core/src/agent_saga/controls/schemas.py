@@ -12,6 +12,7 @@ Rules of this part:
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
@@ -108,6 +109,8 @@ def _json_schema(schema: Mapping[str, Any]) -> Checker:
         raise ConfigurationError(f"That is no JSON Schema: {error.message}.") from error
     steps = _Steps()
     counted = {word: steps.counting(check) for word, check in kind.VALIDATORS.items()}
+    if "pattern" in counted:
+        counted["pattern"] = steps.counting(_pattern)
     if "uniqueItems" in counted:
         counted["uniqueItems"] = steps.counting(_unique_items)
     validator = extend(kind, counted)(schema, registry=Registry())
@@ -143,6 +146,19 @@ class _Steps(threading.local):
             yield from check(validator, value, instance, schema) or ()
 
         return counted
+
+
+def _pattern(validator: Any, pattern: Any, instance: Any, schema: Any) -> Iterator[Any]:  # noqa: ARG001
+    """Say whether a text matches; `$` is its end, not a place before a line break at its end."""
+    from jsonschema.exceptions import ValidationError  # noqa: PLC0415 - an extra
+
+    if not isinstance(instance, str):
+        return
+    found = re.search(pattern, instance)
+    if found and instance.endswith("\n"):
+        found = re.search(pattern, f"{instance}\0")
+    if not found:
+        yield ValidationError("it does not match the pattern")
 
 
 def _unique_items(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:  # noqa: ARG001
