@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 
 import pytest
 
 from agent_saga.errors import WALPoisoned
 from agent_saga.wal.turns import Turns
-from agent_saga.wal.waiters import Waiters, first_came, release
+from agent_saga.wal.waiters import Wait, Waiters, first_came, release
 
 
 def turns_of(loop: asyncio.AbstractEventLoop) -> Turns:
@@ -73,6 +74,80 @@ def test_everybody_fails_with_an_error_of_their_own():
     asyncio.run(main())
 
 
+def test_who_waits_goes_on_in_the_turn_in_which_it_is_let_go():
+    async def main() -> None:
+        loop, went_on = asyncio.get_running_loop(), []
+        waits = [Wait(loop=loop) for _ in range(2)]
+
+        async def one(wait: Wait) -> None:
+            await wait
+            went_on.append(asyncio.current_task())
+
+        tasks = [asyncio.create_task(one(wait)) for wait in waits]
+        await asyncio.sleep(0)
+        waits[0].add_done_callback(went_on.append)
+        for wait in (*waits, waits[0]):
+            loop.call_soon(wait.go)
+        loop.call_soon(lambda: went_on.append("next"))
+        await asyncio.gather(*tasks)
+        await asyncio.sleep(0)
+        assert went_on[:3] == [*tasks, "next"]
+        assert waits[0] in went_on
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("how", ["cancel", "set_exception", "set_result"])
+def test_a_wait_that_ends_in_another_way_is_told_as_any_future_is(how):
+    async def main() -> None:
+        wait, told = Wait(loop=asyncio.get_running_loop()), []
+        for number in range(3):
+            wait.add_done_callback(lambda _, number=number: told.append(number))
+        gone = told.append
+        wait.add_done_callback(gone)
+        assert wait.remove_done_callback(gone) == 1
+        getattr(wait, how)(*{"set_exception": [OSError()], "set_result": [None]}.get(how, []))
+        wait.go()
+        assert told == []
+        await asyncio.wait({wait})
+        assert sorted(told) == [0, 1, 2]
+        assert wait.cancelled() is (how == "cancel")
+        assert how != "set_exception" or isinstance(wait.exception(), OSError)
+        wait.add_done_callback(lambda _: told.append("late"))
+        await asyncio.sleep(0)
+        assert told[3:] == ["late"]
+        assert not wait.cancel()
+
+    asyncio.run(main())
+
+
+def test_the_first_callback_of_a_wait_can_be_taken_back():
+    async def main() -> None:
+        wait, told = Wait(loop=asyncio.get_running_loop()), []
+        first = told.append
+        wait.add_done_callback(first)
+        assert wait.remove_done_callback(first) == 1
+        assert wait.remove_done_callback(first) == 0
+        wait.go()
+        await wait
+        assert told == []
+
+    asyncio.run(main())
+
+
+def test_what_ends_the_program_where_one_goes_on_leaves_no_other_waiting():
+    loop = asyncio.new_event_loop()
+    turns, waiting = turns_of(loop), waiters()
+    waits = [waiting.add_future(1, turns) for _ in range(3)]
+    waits[0].add_done_callback(lambda _: sys.exit(3))
+    release(waiting.take(1), None)
+    with pytest.raises(SystemExit):
+        loop.run_until_complete(waits[2])
+    loop.run_until_complete(waits[1])
+    assert all(wait.done() for wait in waits)
+    loop.close()
+
+
 @pytest.mark.parametrize("closed_first", [False, True])
 def test_a_loop_that_was_closed_holds_no_other_up(closed_first):
     closed, turns = asyncio.new_event_loop(), []
@@ -82,7 +157,7 @@ def test_a_loop_that_was_closed_holds_no_other_up(closed_first):
         both = [turns_of(closed), turns_of(asyncio.get_running_loop())]
         turns.extend(both if closed_first else reversed(both))
         for one in turns:
-            waiting._waiting[one] = [(1, 0.0, one.loop.create_future())]
+            waiting._waiting[one] = [(1, 0.0, Wait(loop=one.loop))]
         closed.close()
         mine = waiting._waiting[both[1]][0][2]
         release(waiting.take(1), None)

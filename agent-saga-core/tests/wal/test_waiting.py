@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from agent_saga.errors import SagaFenced, WALBackpressure, WALPoisoned, WALStalled
-from agent_saga.wal import worker
+from agent_saga.wal import turns, worker
 from agent_saga.wal.base import BackpressurePolicy
 from agent_saga.wal.file import FileWAL
 from agent_saga.wal.memory import MemoryWAL
@@ -128,7 +128,26 @@ def test_an_outcome_and_what_its_turn_announces_next_share_one_sync(open_log):
     asyncio.run(main())
 
 
-def test_the_sync_of_an_outcome_waits_for_nothing_but_the_end_of_its_turn(open_log):
+def test_the_outcomes_of_many_turns_share_one_timer(open_log, monkeypatch):
+    monkeypatch.setattr(turns, "_MOMENT", 3600.0)
+    log, port = begun(open_log)
+
+    async def main() -> int:
+        loop, timers = asyncio.get_running_loop(), []
+        real = loop.call_later
+        loop.call_later = lambda after, *rest: timers.append(after) or real(after, *rest)
+        syncs = port.count("fdatasync")
+        for _ in range(10):
+            log.append_out("STEP_COMMITTED", sync=True)
+            await asyncio.sleep(0)
+            await log.barrier(log.append("STEP_INTENT"))
+        assert port.count("fdatasync") == syncs + 10
+        return timers.count(3600.0)
+
+    assert asyncio.run(main()) == 1
+
+
+def test_the_sync_of_an_outcome_starts_a_moment_after_its_turn(open_log):
     log, _ = begun(open_log)
 
     async def main() -> None:
@@ -163,6 +182,43 @@ def test_where_no_loop_runs_an_outcome_and_the_next_announcement_share_one_sync(
         assert log.written == seq
         log.barrier_sync(log.append("STEP_INTENT"))
         assert port.count("fdatasync") == syncs + 1
+
+
+def test_whoever_asks_an_idle_flusher_writes_first(open_log):
+    log, port = begun(open_log)
+    writers: list[str] = []
+    write = port.pwrite
+
+    def pwrite(fd: int, data: bytes, offset: int) -> int:
+        writers.append(threading.current_thread().name)
+        return write(fd, data, offset)
+
+    port.pwrite = pwrite
+    log.barrier_sync(log.append("STEP_INTENT"))
+    asyncio.run(log.barrier(log.append("STEP_INTENT")))
+    log.append("STEP_COMMITTED")
+    log.start_sync()
+    log.barrier_sync()
+    assert writers == [threading.current_thread().name] * 3
+
+
+def test_who_waits_while_another_thread_is_inside_a_write_does_not_wait_for_it(open_log):
+    log, port = begun(open_log)
+    hang = port.hang("pwrite")
+    log.append("STEP_COMMITTED")
+    stuck = threading.Thread(target=log.drain)
+    stuck.start()
+    hang.reached.wait()
+
+    async def main() -> None:
+        waiting = asyncio.create_task(log.barrier(log.append("STEP_INTENT")))
+        await asyncio.sleep(0.02)  # the loop goes on
+        assert not waiting.done()
+        hang.release()
+        await waiting
+
+    asyncio.run(main())
+    stuck.join()
 
 
 def test_work_that_was_put_off_is_done_at_the_end_of_the_rest(monkeypatch):

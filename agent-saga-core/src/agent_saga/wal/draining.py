@@ -203,8 +203,8 @@ class Draining(Intake):
         """Write what was appended, unless a batch gathers anyway: see the rules of this part.
 
         Args:
-            sync: start a sync of it, without waiting for it: when the running loop has nothing
-                else to do; where no loop runs, at once, or a moment after the last sync.
+            sync: start a sync of it, without waiting for it: a moment later, between two turns of
+                the running loop; where no loop runs, at once, or a moment after the last sync.
 
         Returns:
             Whether everything is with the operating system now; if not, see `out_future`.

@@ -5,6 +5,8 @@ Rules of this part:
 - One private thread syncs: at once when idle, at the end of a loop's turn in a crowd (see `turns`);
   while a sync is in flight the next batch gathers. No fixed window, no task per step, at most one
   hop between threads per barrier, every wait bounded.
+- Whoever asks an idle flusher for a sync writes what waits first: the flusher then wakes up to
+  nothing but the sync. It writes itself what came while it was at work.
 - A sync's watermark is carried by the next record; after a moment of quiet a MARK carries it.
 - An error that leaves a backend's `_write` or `_sync` poisons the log for good, and every waiter
   fails with the cause.
@@ -78,7 +80,18 @@ class Durability(Draining):
     def _want(self, seq: int) -> None:
         """Have a sync cover `seq`: the one in flight if it does, else another."""
         if self._target < seq and self.synced < seq and self._cause is None:
+            if not (self._target or self._flusher.kicked) and self._io.acquire(False):
+                self._write_first()
             self._flusher.kick()
+
+    def _write_first(self) -> None:
+        """Write what waits, for the flusher; io lock held, and given back."""
+        try:
+            self._drain()
+        except WALError:  # a poison is told to whoever waits, anything else the flusher meets too
+            _log.debug("The log could not be drained.", exc_info=True)
+        finally:
+            self._io.release()
 
     def durable_future(self, seq: int, loop: asyncio.AbstractEventLoop) -> Future | None:
         """Wait until a record is durable.
@@ -99,13 +112,10 @@ class Durability(Draining):
             if self._cause is not None:
                 return failed_future(loop, poisoned(self._cause))
             turns = self._turns.get(loop) or self._new_turns(loop)
-            future = self._waiters.add_future(seq, turns)
-            if turns.ask():
-                if turns.take_along():
-                    seq = self._buffer.seq
-                if self._target < seq:
-                    self._flusher.kick()
-            return future
+            wait = self._waiters.add_future(seq, turns)
+        if turns.ask():
+            self._want(self._buffer.seq if turns.take_along() else seq)
+        return wait
 
     def wait_durable(self, seq: int, timeout: float | None = None) -> None:
         """Block this thread until a record is durable.
@@ -126,7 +136,7 @@ class Durability(Draining):
             if self._cause is not None:
                 raise poisoned(self._cause)
             waiter = self._waiters.add_thread(seq)
-            self._want(seq)
+        self._want(seq)
         bound = self.stall_after if timeout is None else timeout
         if not waiter.lock.acquire(timeout=bound):
             raise stalled(bound)
@@ -170,12 +180,13 @@ class Durability(Draining):
     def _work(self) -> float | None:
         """One sync: write what waits, make it durable, let its waiters go on."""
         try:
-            self._target = self._buffer.seq
+            self._target = target = self._buffer.seq
             with self._io:
-                self._drain()
-                self._target = self.written
+                if target > self.written or self._cause is not None:
+                    self._drain()
+                self._target = target = self.written
                 self._buffer.syncing()
-            self._sync(self._target)
+            self._sync(target)
         except WALError as error:
             _log.warning("A sync of the log %s did not take place: %s", self.address, error)
             self._target = 0
@@ -184,7 +195,7 @@ class Durability(Draining):
             self._poison(error)
             return None
         self.counters.syncs += 1
-        self._settle(self._target)
+        self._settle(target)
         return self.mark_after if self.synced > self._buffer.carried else None
 
     def _settle(self, seq: int) -> None:

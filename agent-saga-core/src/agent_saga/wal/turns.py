@@ -5,8 +5,8 @@ Rules of this part:
 - Alone, a sync that is waited for starts at once. In a crowd it starts at the end of the turn, so
   that what a turn appends shares one sync however its thread and the flusher's alternate. A crowd
   is more than one request between two wakings; it is over when a turn brings one at most.
-- A sync that nobody waits for starts when the loop has nothing else to do at once; a request that
-  comes first takes it along.
+- A sync that nobody waits for starts a moment later, between two turns; a request that comes first
+  takes it along.
 - Every method runs on the loop's own thread.
 """
 
@@ -14,10 +14,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from agent_saga.wal.waiters import Future
 
 __all__ = ["Turns"]
+
+_MOMENT: Final = 0.002
+"""Seconds for which a sync that nobody waits for is put off, at most."""
 
 
 class Turns:
@@ -33,7 +37,17 @@ class Turns:
         crowded: whether several ask in each turn.
     """
 
-    __slots__ = ("_asked", "_end", "_ending", "_later", "_sync", "crowded", "loop", "waiting")
+    __slots__ = (
+        "_armed",
+        "_asked",
+        "_end",
+        "_ending",
+        "_owed",
+        "_sync",
+        "crowded",
+        "loop",
+        "waiting",
+    )
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, end: Callable[[list[Future], bool], None]
@@ -41,8 +55,7 @@ class Turns:
         self.loop = loop
         self._end = end
         self._asked = 0
-        self._ending = self._sync = self.crowded = False
-        self._later: asyncio.TimerHandle | None = None
+        self._ending = self._sync = self._armed = self._owed = self.crowded = False
         self.waiting: list[Future] = []
 
     def ask(self) -> bool:
@@ -59,18 +72,18 @@ class Turns:
         if self.crowded:
             self._sync = True
             self.watch()
-        elif self._later is None:
-            # A timer can be taken back without a trace, what was called soon cannot: the loop
-            # would look at its files once more and so hold the flusher up.
-            self._later = self.loop.call_later(0, self._start_postponed)
+            return
+        self._owed = True
+        if not self._armed:
+            # One timer for many steps: what was called soon would have the loop look at its files
+            # once more for each of them, and so hold the flusher up.
+            self._armed = True
+            self.loop.call_later(_MOMENT, self._start_postponed)
 
     def take_along(self) -> bool:
         """Take a postponed sync back because another one starts; whether there was one."""
-        later, self._later = self._later, None
-        if later is None:
-            return False
-        later.cancel()
-        return True
+        owed, self._owed = self._owed, False
+        return owed
 
     def woken(self) -> None:
         """Note that who waited for a sync goes on."""
@@ -91,5 +104,7 @@ class Turns:
         self._end(waiting, sync)
 
     def _start_postponed(self) -> None:
-        self._later = None
-        self._end([], True)
+        self._armed = False
+        if self._owed:
+            self._owed = False
+            self._end([], True)

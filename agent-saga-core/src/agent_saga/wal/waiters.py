@@ -4,19 +4,21 @@ Rules of this part:
 
 - No task per wait and no timer per wait: a loop has one watchdog timer while somebody on it
   waits.
-- Futures are settled on their own loop, with one hop per loop however many wait. A loop that was
-  closed meanwhile is skipped: its waiters are gone, and the flusher must live on.
+- Futures are settled on their own loop, with one hop per loop however many wait, and who waits goes
+  on in the same turn. A loop that was closed meanwhile is skipped: its waiters are gone, and the
+  flusher must live on.
 - A wait that is given up (cancelled future, expired lock) is simply settled without effect.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import math
 import operator
 import threading
 import time
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from agent_saga.errors import WALError, WALPoisoned, WALStalled
 
@@ -53,7 +55,7 @@ class ThreadWaiter:
         """Whether it was released."""
         return not self.lock.locked()
 
-    def set_result(self, result: None, /) -> None:
+    def go(self) -> None:
         """Let the thread go on."""
         self.lock.release()
 
@@ -68,7 +70,68 @@ class ThreadWaiter:
 
 
 Future = asyncio.Future[None]
-_Waiter = tuple[int, float, "Future | ThreadWaiter"]
+
+
+class Wait(asyncio.Future[None]):
+    """A future whose first callback, its waiter's own, is called in the turn in which `go` is.
+
+    Any other future has its callbacks called a turn later, and a turn of a loop costs about as much
+    as the rest of a wait.
+    """
+
+    _first: tuple[Callable[[Any], object], contextvars.Context] | None = None
+
+    def go(self) -> None:
+        """Let the waiter go on, now; does nothing when the wait has ended already."""
+        if not self.done():
+            first, self._first = self._first, None
+            super().set_result(None)
+            if first is not None:
+                callback, context = first
+                context.run(callback, self)
+
+    def set_result(self, result: None, /) -> None:
+        """End the wait; the waiter goes on in the next turn."""
+        super().set_result(result)
+        self._tell_first()
+
+    def set_exception(self, error: type[BaseException] | BaseException, /) -> None:
+        """Have the wait fail, in the next turn."""
+        super().set_exception(error)
+        self._tell_first()
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Cancel the wait; whether it had not ended yet."""
+        cancelled = super().cancel(msg)
+        if cancelled:
+            self._tell_first()
+        return cancelled
+
+    def add_done_callback(
+        self, callback: Callable[[Any], object], /, *, context: contextvars.Context | None = None
+    ) -> None:
+        """Have a function called when the wait has ended."""
+        if self._first is None and not self.done():
+            self._first = (callback, contextvars.copy_context() if context is None else context)
+        else:
+            super().add_done_callback(callback, context=context)
+
+    def remove_done_callback(self, callback: Callable[[Any], object], /) -> int:
+        """Take back every call of a function; how many there were."""
+        removed = super().remove_done_callback(callback)
+        if self._first is not None and self._first[0] == callback:
+            self._first = None
+            removed += 1
+        return removed
+
+    def _tell_first(self) -> None:
+        first, self._first = self._first, None
+        if first is not None:
+            callback, context = first
+            self.get_loop().call_soon(callback, self, context=context)
+
+
+_Waiter = tuple[int, float, "Wait | ThreadWaiter"]
 """One wait: for which sequence, since when, and what is settled at its end."""
 
 _whom: Final = operator.itemgetter(2)
@@ -108,8 +171,8 @@ def _settle_one(future: Future | ThreadWaiter, error: WALError) -> None:
         future.exception()  # a waiter that has gone must not be reported as an unseen error
 
 
-def settle(futures: Iterable[Future | ThreadWaiter], cause: BaseException | None) -> None:
-    """Settle plain threads, or futures of the loop that this runs on."""
+def settle(futures: Iterable[Future], cause: BaseException | None) -> None:
+    """Settle futures of the loop that this runs on."""
     for future in futures:
         if cause is not None:
             _settle_one(future, poisoned(cause))
@@ -154,19 +217,24 @@ class Waiters:
 
     def add_future(self, seq: int, waking: Waking) -> Future:
         """Wait on an event loop; called on the loop's own thread."""
-        future: Future = waking.loop.create_future()
-        self._waiting.setdefault(waking, []).append((seq, time.monotonic(), future))
-        self._highest = max(self._highest, seq)
+        wait = Wait(loop=waking.loop)
+        self._put(waking, seq, wait)
         if waking not in self._watched:
             self._begin_watch(waking)
-        return future
+        return wait
 
     def add_thread(self, seq: int) -> ThreadWaiter:
         """Wait on a plain thread, which then acquires the waiter's lock."""
         waiter = ThreadWaiter()
-        self._waiting.setdefault(None, []).append((seq, time.monotonic(), waiter))
-        self._highest = max(self._highest, seq)
+        self._put(None, seq, waiter)
         return waiter
+
+    def _put(self, waking: Waking | None, seq: int, wait: Wait | ThreadWaiter) -> None:
+        waiting = self._waiting.get(waking)
+        if waiting is None:
+            waiting = self._waiting[waking] = []
+        waiting.append((seq, time.monotonic(), wait))
+        self._highest = max(self._highest, seq)
 
     def take(self, seq: int) -> Ready:
         """Take out everyone who waits for `seq` or less; there may be nobody."""
@@ -226,7 +294,7 @@ def release(ready: Ready, cause: BaseException | None) -> None:
     """
     for waking, waiters in ready.items():
         if waking is None:
-            settle(map(_whom, waiters), cause)
+            _let_go(waiters, cause)
             continue
         try:
             waking.loop.call_soon_threadsafe(_wake, waking, waiters, cause)
@@ -235,6 +303,19 @@ def release(ready: Ready, cause: BaseException | None) -> None:
                 raise
 
 
+def _let_go(waiters: Iterable[_Waiter], cause: BaseException | None) -> None:
+    for _, _, wait in waiters:
+        if cause is None:
+            wait.go()
+        else:
+            _settle_one(wait, poisoned(cause))
+
+
 def _wake(waking: Waking, waiters: list[_Waiter], cause: BaseException | None) -> None:
+    """Let the waiters of the loop go on that this runs on."""
     waking.woken()
-    settle(map(_whom, waiters), cause)
+    left = iter(waiters)
+    try:
+        _let_go(left, cause)
+    finally:  # what ends the program, raised where one of them went on, leaves the others waiting
+        settle(map(_whom, left), cause)
