@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from agent_saga.controls.humans.names import seen
 from agent_saga.domain.durations import YEAR, seconds, shown
+from agent_saga.domain.flags import flag
 from agent_saga.errors import ConfigurationError
 
 __all__ = ["YEAR", "flag", "name", "seconds", "several", "shown", "tool", "words"]
@@ -65,17 +66,6 @@ def tool(what: str, value: object) -> str:
             fix=f"Name the tag by itself: tag = {shown(rest)}, or tag_is({shown(rest)}).",
         )
     return pattern
-
-
-def flag(what: str, value: object) -> bool:
-    """Return True or False.
-
-    Raises:
-        ConfigurationError: it is something else, such as the text "false".
-    """
-    if value is True or value is False:
-        return value
-    raise ConfigurationError(f"{what} is True or False, not {shown(value)}.")
 
 
 def several(what: str, value: object, kind: type[T]) -> tuple[T, ...]:

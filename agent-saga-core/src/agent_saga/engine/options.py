@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from agent_saga.domain import durations
+from agent_saga.domain.durations import shown
+from agent_saga.domain.flags import flag
 from agent_saga.engine.tool import COMMITS, one_of
 from agent_saga.errors import ConfigurationError
 
@@ -79,12 +81,15 @@ class BoundaryOptions:
         fork_at: str | None = None,
         abandoned: str | None = None,
     ) -> None:
+        if reraise or detached or resume or suspendable:
+            _check_flags(reraise=reraise, detached=detached, resume=resume, suspendable=suspendable)
+        _check_about(name, labels)
         _check_named(saga_id, resume=resume)
         _check_fork(fork_at, abandoned, resume=resume)
         self.whole = True
         self.fork_at = fork_at
         self.abandoned = abandoned
-        self.name = name
+        self.name = name or ""
         self.labels = labels
         self.reraise = reraise
         self.on_unsettled = one_of("on_unsettled", on_unsettled, _UNSETTLED)
@@ -96,6 +101,22 @@ class BoundaryOptions:
         held = one_of("on_crash", on_crash, _ON_CRASH) == "hold"
         self.hold = checked_grace(resume_grace) if held else None
         self.durable = one_of("commit", commit, COMMITS) == "durable"
+
+
+def _check_flags(**given: object) -> None:
+    for what, value in given.items():
+        flag(what, value)
+
+
+def _check_about(name: object, labels: object) -> None:
+    """Refuse at once what would fail when the boundary is entered."""
+    if not isinstance(name, str | None):
+        raise ConfigurationError(f"The name of a boundary is a text, not {shown(name)}.")
+    if labels is not None and not isinstance(labels, Mapping):
+        raise ConfigurationError(
+            f"labels= of a boundary is a mapping, not {shown(labels)}.",
+            fix="Name what is recorded with it: labels={'order': 17}.",
+        )
 
 
 def _check_named(saga_id: object, *, resume: bool) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from agent_saga.controls import given
 from agent_saga.controls.switch.scopes import declare_tool
 from agent_saga.domain import durations
+from agent_saga.domain.flags import flag
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.engine.derive import Deriver, deriver_of, helper_form, provisional_of
 from agent_saga.engine.forms import Form, name_of
@@ -234,7 +235,8 @@ def declare(
     tool.fallback = None if fallback_action is None else Form(fallback_action, "fallback")
     tool.not_applied_on = error_types(not_applied_on, "not_applied_on")
     tool.no_answer_on = error_types(no_answer_on, "no_answer_on")
-    tool.idempotent, tool.repeatable, tool.loop_free = bool(idempotent), repeatable, loop_free
+    tool.idempotent = flag("idempotent", idempotent)
+    tool.repeatable, tool.loop_free = flag("repeatable", repeatable), flag("loop_free", loop_free)
     tool.durable = one_of("commit", commit, COMMITS) == "durable"
     tool.outside = None if outside is None else one_of("outside", outside, OUTSIDE)
     labels = given.several(f"tags= of {tool.name}", tags, str)

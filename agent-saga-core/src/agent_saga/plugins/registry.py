@@ -21,6 +21,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_saga.domain import durations
+from agent_saga.domain.flags import flag
 from agent_saga.errors import ConfigurationError, UnknownHandler
 from agent_saga.plugins.callables import (
     BY_NAME,
@@ -169,6 +170,12 @@ class HandlerRegistry(NamedRegistry[Handler]):
             DuplicateName: another function, or the same one with other promises, has this name.
         """
         refuse_generators(self.kind, name, fn)
+        for what, said in (
+            ("null_safe", null_safe),
+            ("idempotent", idempotent),
+            ("irreversible", irreversible),
+        ):
+            flag(f"{what} of {name!r}", said)
         _check_window(name, window, idempotent=idempotent)
         handler = Handler(
             name,

@@ -10,6 +10,7 @@ from typing import Any
 
 from agent_saga.controls.humans.names import blank
 from agent_saga.domain.durations import shown
+from agent_saga.domain.flags import flag
 from agent_saga.errors import ConfigurationError
 from agent_saga.plugins.callables import is_async_callable
 from agent_saga.plugins.notifiers import Notifier, check_notifier
@@ -81,17 +82,6 @@ def text(what: str, value: object) -> str:
     """
     if not isinstance(value, str):
         raise ConfigurationError(f"{what} is a text, not {shown(value)}.")
-    return value
-
-
-def flag(what: str, value: object) -> bool:
-    """Return a choice that was given.
-
-    Raises:
-        ConfigurationError: it is neither True nor False.
-    """
-    if not isinstance(value, bool):
-        raise ConfigurationError(f"{what} is True or False, not {shown(value)}.")
     return value
 
 
