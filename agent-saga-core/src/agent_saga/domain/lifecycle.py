@@ -242,6 +242,9 @@ def scope_after(state: ScopeState, event: str) -> ScopeState:
 STEP_RESTS: Final = frozenset({_S.COMMITTED, _S.NOT_APPLIED, _S.COMPENSATED, _S.KEPT})
 """States in which nothing about a step is open while its saga is committed."""
 
+STEP_GONE: Final = frozenset({_S.NEW, _S.NOT_APPLIED, _S.COMPENSATED, _S.CLOSED})
+"""States in which nothing of a step stands that is still to be undone."""
+
 STEP_STANDS: Final = frozenset(
     {
         _S.INTENT,

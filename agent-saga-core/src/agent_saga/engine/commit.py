@@ -3,7 +3,7 @@
 Rules of this part:
 
 - The scope is shut first; steps in flight, and savepoints that are being undone, are waited for,
-  bounded.
+  bounded. One of these may still ask for the saga to be undone.
 - A resumed run that left recorded effects out has changed: it fails, and all is undone.
 - Every unknown ending is probed. What remains unknown, and what a savepoint left standing, is
   carried by the commit as unsettled: the boundary is then committed and not clean.
@@ -14,14 +14,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_saga.domain.lifecycle import STEP_STANDS, SagaState, StepState
+from agent_saga.domain.lifecycle import STEP_GONE, STEP_STANDS, SagaState, StepState
 from agent_saga.domain.records import Ev
 from agent_saga.engine import in_hand, journal
 from agent_saga.engine.known import tell_empty, tell_ended
 from agent_saga.engine.releasing import release
 from agent_saga.engine.requests import Durable, Protocol
 from agent_saga.engine.settle import settle_unknown
-from agent_saga.errors import RefusedError, ReplayConflict, SagaUnwinding, WALError, said_by
+from agent_saga.errors import (
+    AbortRequested,
+    RefusedError,
+    ReplayConflict,
+    SagaUnwinding,
+    WALError,
+    said_by,
+)
 from agent_saga.observe.logger import logger
 from agent_saga.observe.metrics import UNSETTLED_STEPS
 
@@ -71,6 +78,7 @@ def commit(saga: Saga) -> Protocol[Committed]:
         yield from tell_empty(saga)
         return Committed(report)
     cut = yield from _settled(saga.root)
+    cut = cut or _aborted(saga)
     if cut is None and saga.replay is not None:
         cut = _left_out(saga.replay)
     if cut is not None:
@@ -93,6 +101,11 @@ def commit(saga: Saga) -> Protocol[Committed]:
         return _not_durable(saga, report, trouble)
     yield from tell_ended(saga, seq, settled=report.clean)
     return Committed(report, cut)
+
+
+def _aborted(saga: Saga) -> AbortRequested | None:
+    """Return what a step has asked for that was waited for: that the saga is undone after all."""
+    return None if saga.abort_reason is None else AbortRequested(saga.abort_reason)
 
 
 def _settled(scope: Scope) -> Protocol[BaseException | None]:
@@ -180,8 +193,9 @@ def _why(step: Step) -> str:
 def _not_durable(saga: Saga, report: RollbackReport, trouble: BaseException) -> Committed:
     """The commit cannot be promised: say so, and leave the saga to recovery."""
     for step in saga.steps_of(saga.root):
-        if not step.tool.reversible and step.state is not StepState.NOT_APPLIED:
-            report.unresolved.append(step.line("it happened, and the commit is not durable"))
+        if not step.tool.reversible and step.state not in STEP_GONE:
+            what = "it may have happened" if step.order is None else "it happened"
+            report.unresolved.append(step.line(f"{what}, and the commit is not durable"))
     report.unsettled.clear()
     report.outcome = "RELEASED"
     report.notes.append(f"the commit could not be made durable: {said_by(trouble)}")

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
 from agent_saga.domain import durations
+from agent_saga.domain.lifecycle import SagaState
 from agent_saga.domain.report import RollbackReport, StepLine
 from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.engine import interrupts
@@ -26,6 +27,7 @@ from agent_saga.errors import (
     ConfigurationError,
     SagaClosed,
     SuspendRequested,
+    text_of,
 )
 from agent_saga.plugins.importing import refuse_while_importing
 
@@ -134,9 +136,13 @@ class SagaHandle:
         The boundary unwinds even if the program catches what this raises.
 
         Raises:
-            AbortRequested: always.
+            AbortRequested: always, unless the saga has ended already.
+            SagaClosed: the saga had ended; what it did is undone by `agent-saga undo`.
         """
-        self._scope.saga.abort_reason = reason
+        saga = self._scope.saga
+        if saga.ended or saga.read_only or saga.state is SagaState.COMMITTED:
+            self._refuse_at_the_end("aborted")
+        saga.abort_reason = text_of(reason)
         raise AbortRequested(reason)
 
     def suspend(
@@ -162,11 +168,13 @@ class SagaHandle:
 
         Raises:
             SuspendRequested: always, unless the saga has ended already.
-            SagaClosed: the saga had ended and is only read.
+            SagaClosed, SagaUnwinding: the saga had ended, or is being left or undone.
         """
         saga = self._scope.saga
-        if saga.read_only:
-            self._refuse_suspending()
+        if saga.ended or saga.read_only:
+            self._refuse_at_the_end("suspended")
+        if saga.suspend_request is None:
+            saga.check_open(saga.root)
         request = SuspendRequested(
             reason,
             deadline=durations.at_most("deadline", deadline),
@@ -178,9 +186,9 @@ class SagaHandle:
         saga.root.shut()
         raise request
 
-    def _refuse_suspending(self) -> NoReturn:
+    def _refuse_at_the_end(self, what: str) -> NoReturn:
         raise SagaClosed(
-            f"Saga {self.id} has ended ({self._scope.saga.state.value}); it cannot be suspended.",
+            f"Saga {self.id} has ended ({self._scope.saga.state.value}); it cannot be {what}.",
             rule="closed",
             reason="a saga that has ended is only read",
         )
