@@ -19,6 +19,7 @@ from agent_saga.domain import identity
 from agent_saga.domain.lifecycle import StepState
 from agent_saga.engine.as_called import kept
 from agent_saga.engine.options import UNDO
+from agent_saga.engine.replay import check_same_semantics
 from agent_saga.engine.step import RECORDED, Step
 from agent_saga.engine.within import WITHIN
 from agent_saga.errors import ConfigurationError, ReplayConflict
@@ -128,7 +129,15 @@ def _freed(saga: Saga, step: Step, mac: bytes) -> bool:
 
 
 def _rebound(saga: Saga, step: Step | None, call: Invocation) -> Step | None:
-    if step is not None and step.owner is RECORDED and saga.replay is not None:
+    """Return the step that a call is, with the functions of the call's tool where it was recorded.
+
+    Raises:
+        ReplayConflict: the call means another kind of effect.
+    """
+    if step is None:
+        return None
+    check_same_semantics(step, call)
+    if step.owner is RECORDED and saga.replay is not None:
         saga.replay.take(step, call)
     return step
 

@@ -17,6 +17,8 @@ Rules of this part:
   objects cannot be told apart: `ReplayConflict`.
 - A recorded call that had no effect and was made again is the call that followed: a blind retry is
   the same step. Only one that was never retried runs again.
+- A tool that is declared with other semantics since is another tool: `ReplayConflict`, and the
+  recorded step stays what it was. A read that it is now would leave standing what it did.
 - A run that ends well has met every recorded step whose effect stands, but for those with a key of
   their own: else it has changed, and what it knows nothing of would be committed with it.
 - A recorded step that was committed gives its recorded result and does not run. One whose result
@@ -133,7 +135,12 @@ class Replay:
         return free.pop(free.index(nth) if nth in free else 0)
 
     def take(self, step: Step, call: Invocation) -> None:
-        """Note that a recorded step was met, and give it the functions of the call's tool."""
+        """Note that a recorded step was met, and give it the functions of the call's tool.
+
+        Raises:
+            ReplayConflict: the tool is declared otherwise now.
+        """
+        check_same_semantics(step, call)
         unused = self._unused.get((step.scope.path, step.tool.name), [])
         if step in unused:
             unused.remove(step)
@@ -143,6 +150,22 @@ class Replay:
         step.owner = call.owner
         step.named = call.named
         step.arguments, step.args, step.kwargs = call.arguments, call.args, call.kwargs
+
+
+def check_same_semantics(step: Step, call: Invocation) -> None:
+    """Refuse a call that means another kind of effect than the step that it is.
+
+    Whether a step is undone, left or kept goes by what its effect was when it was announced.
+
+    Raises:
+        ReplayConflict: so it is.
+    """
+    before, now = step.tool.semantics, call.tool.semantics
+    if before is not now:
+        raise ReplayConflict(
+            f"{step.tool.name} was called as {before.value} and is {now.value} now.",
+            fix="Give the tool another name: what it was is undone as what it was.",
+        )
 
 
 def _had_no_effect(step: Step) -> bool:
