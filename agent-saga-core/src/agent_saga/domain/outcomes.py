@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agent_saga.errors import NotApplied
+from agent_saga.errors import NotApplied, text_of
 
 __all__ = ["Applied", "CannotTell", "NotApplied", "Observation", "read_observation", "read_probe"]
 
@@ -43,7 +43,7 @@ class CannotTell:
     __match_args__ = ("reason",)
 
     def __init__(self, reason: str = "") -> None:
-        self.reason = reason
+        self.reason = text_of(reason)
 
     def __repr__(self) -> str:
         return f"CannotTell({self.reason!r})"
@@ -73,7 +73,7 @@ class Observation:
                 raise TypeError(f"Observation({name}=…) is True, False or None, not {value!r}")
         self.reversed_ = reversed_
         self.exists = exists
-        self.detail = detail
+        self.detail = text_of(detail)
         self.amount = amount
 
     def __repr__(self) -> str:
@@ -90,7 +90,7 @@ def read_probe(answer: object) -> ProbeAnswer:
     """Return a prober's answer; whatever is no answer is a CannotTell."""
     if isinstance(answer, (Applied, NotApplied, CannotTell)):
         return answer
-    if answer is Applied or answer is NotApplied:
+    if answer is Applied or answer is NotApplied or answer is CannotTell:
         return answer()
     return CannotTell(f"it answered {type(answer).__name__}")
 

@@ -21,6 +21,7 @@ from agent_saga.domain.compensation import Compensation
 from agent_saga.domain.doubt import Doubt
 from agent_saga.domain.lifecycle import StepState, step_after
 from agent_saga.domain.report import StepLine
+from agent_saga.domain.secrets import mask_text
 from agent_saga.engine.as_called import Kept, as_called, kept
 from agent_saga.engine.forms import KEY
 from agent_saga.errors import one_line
@@ -44,7 +45,7 @@ RECORDED: Final = object()
 """The owner of a recorded step: the log does not tell whose method it was."""
 
 
-class _Elsewhere:
+class Elsewhere:
     """What a step of another process is here; errors of its calls name it."""
 
     __slots__ = ()
@@ -53,10 +54,10 @@ class _Elsewhere:
         return "ELSEWHERE"
 
 
-ELSEWHERE: Final = _Elsewhere()
+ELSEWHERE: Final = Elsewhere()
 
 
-def _elsewhere() -> _Elsewhere:
+def _elsewhere() -> Elsewhere:
     return ELSEWHERE
 
 
@@ -216,7 +217,8 @@ class Step(Struct, eq=False):
         """Return this step as one line of a report."""
         label = self.compensation.label if self.compensation is not None else ""
         shown = one_line(error) if error is not None else ""
-        return StepLine(self.id, self.tool.name, detail, label, shown[:300])
+        told = mask_text(detail) if detail else ""
+        return StepLine(self.id, self.tool.name, told, label, mask_text(shown[:2000])[:300])
 
     def new_generation(self) -> None:
         """Start over with a new idempotency key: after an undo, or when the key was spent."""

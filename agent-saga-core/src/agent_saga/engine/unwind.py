@@ -22,9 +22,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from agent_saga.domain.compensation import Compensation
-from agent_saga.domain.lifecycle import SagaState, ScopeState, StepState
+from agent_saga.domain.lifecycle import STEP_GONE, SagaState, ScopeState, StepState
 from agent_saga.domain.records import Ev
 from agent_saga.domain.report import RollbackReport, StepLine
+from agent_saga.domain.secrets import mask_text
 from agent_saga.domain.words import CLOSED_BY_HAND
 from agent_saga.engine import in_hand, interrupts, journal
 from agent_saga.engine.inverse import Attempted, Undone, run_inverse, tried_before
@@ -62,8 +63,6 @@ _SAYS_MORE = (
 
 TAKEOVERS: Final = 3
 """Over how many processes the attempts at one inverse may go on; then a human decides."""
-
-_GONE = (StepState.NOT_APPLIED, StepState.COMPENSATED, StepState.CLOSED, StepState.NEW)
 
 
 def unwind(scope: Scope, cause: str, *, retry: bool = False) -> Protocol[RollbackReport]:
@@ -172,7 +171,7 @@ class Unwinding:
         """Say what a step is, and list it; return what undoes it where that is to be tried."""
         if step.state in _ANNOUNCED and not step.in_flight:
             _found_open(step)
-        if step.state in _GONE:
+        if step.state in STEP_GONE:
             self._gone(step)
         elif step.tool.reversible:
             return self._reversible(step)
@@ -346,7 +345,7 @@ class Unwinding:
     def give_up(self, trouble: BaseException) -> None:
         """List everything that was not reached, and release the saga to recovery."""
         saga = self.scope.saga
-        self.report.notes.append(f"undoing stopped: {said_by(trouble)}")
+        self.report.notes.append(f"undoing stopped: {mask_text(said_by(trouble))}")
         release(self.scope, f"{type(trouble).__name__}")
         self.leave_to_recovery()
         log.error("saga %s could not be undone here: %s", saga.id, said_by(trouble))
@@ -356,7 +355,7 @@ class Unwinding:
         for step in undo_order(self.scope.saga.to_undo(self.scope)):
             if step.id in self.done or step.tool.reversible:
                 continue
-            if step.state in _GONE:
+            if step.state in STEP_GONE:
                 self._gone(step)
             else:
                 self._list(self.report.unresolved, step, "not reached")

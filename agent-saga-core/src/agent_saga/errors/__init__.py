@@ -92,6 +92,7 @@ from agent_saga.errors.root import (
     IllegalTransition,
     one_line,
     said_by,
+    text_of,
 )
 
 __all__ = [
@@ -159,6 +160,7 @@ __all__ = [
     "WALStalled",
     "one_line",
     "said_by",
+    "text_of",
 ]
 
 for _name in __all__:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_saga.errors.root import AgentSagaError
+from agent_saga.errors.root import AgentSagaError, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +55,7 @@ class RefusedError(AgentSagaError):
     ) -> None:  # fmt: skip
         super().__init__(message, fix=fix)
         self.rule = rule
-        self.reason = reason
+        self.reason = text_of(reason)
         self.control = control
         self.facts = dict(facts or {})
 
@@ -181,12 +181,14 @@ class NotApplied(StepError):
     """
 
     code = "SAGA-304"
+    reason = ""
+    final = False
 
     def __init__(self, reason: str = "", *, final: bool = False) -> None:
         if type(final) is not bool:
             raise TypeError(f"NotApplied(final=…) is True or False, not {final!r}")
-        super().__init__(reason or "The call had no effect.")
-        self.reason = reason
+        self.reason = text_of(reason)
+        super().__init__(self.reason or "The call had no effect.")
         self.final = final
 
 

@@ -14,6 +14,7 @@ __all__ = [
     "AgentSagaWarning",
     "IllegalTransition",
     "one_line",
+    "text_of",
 ]
 
 
@@ -30,21 +31,28 @@ class AgentSagaError(Exception):
     """
 
     code = "SAGA-000"
+    message = fix = ""  # of a class of the user's that does not call this one's __init__
 
     def __init__(self, message: str = "", *, fix: str = "") -> None:
-        self.message = message or (type(self).__doc__ or "").strip().partition("\n")[0]
+        self.message = text_of(message) or _said_of(type(self))
         self.fix = fix
         super().__init__(self.message)
 
     def __str__(self) -> str:
-        head, newline, rest = self.message.partition("\n")
-        text = f"{head} [{self.code}]{newline}{rest}"
-        told = not self.fix or self.fix in self.message
+        message = text_of(self.message) or _said_of(type(self))
+        head, newline, rest = message.partition("\n")
+        text = f"{head} [{type(self).code}]{newline}{rest}"
+        told = not self.fix or self.fix in message
         return text if told else f"{text}\n  To do: {self.fix}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         told = {name: _portable(value) for name, value in vars(self).items()}
         return _read_back, (type(self), self.args), told
+
+
+def _said_of(kind: type[AgentSagaError]) -> str:
+    """Return what a class says of itself, where its error says nothing."""
+    return (kind.__doc__ or "").strip().partition("\n")[0]
 
 
 def _read_back(kind: type[AgentSagaError], args: tuple[object, ...]) -> AgentSagaError:
@@ -67,10 +75,22 @@ def _portable(value: object) -> object:
     return value
 
 
+def text_of(value: object) -> str:
+    """Return what a program gave for a text, as text: a number, an answer, an error."""
+    if type(value) is str:
+        return value
+    if value is None:
+        return ""
+    try:
+        return str(value)
+    except Exception:
+        return "(it cannot be shown)"
+
+
 def one_line(error: BaseException) -> str:
     """Return an error's class and what it says, on one line, without code and fix."""
     try:
-        text = error.message if isinstance(error, AgentSagaError) else str(error)
+        text = str(error.message if isinstance(error, AgentSagaError) else error)
     except Exception:
         text = "(its message cannot be shown)"
     return f"{type(error).__name__}: {' '.join(text.split())}".removesuffix(": ")
@@ -78,7 +98,7 @@ def one_line(error: BaseException) -> str:
 
 def said_by(error: BaseException) -> str:
     """Return what an error says, or its class where it says nothing, as an interrupt does."""
-    return str(error) or type(error).__name__
+    return text_of(error) or type(error).__name__
 
 
 class IllegalTransition(AgentSagaError):
