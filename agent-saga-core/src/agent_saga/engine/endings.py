@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from agent_saga.engine.forms import Form
     from agent_saga.engine.requests import Ending
     from agent_saga.engine.retry import Errors, RetryPolicy
-    from agent_saga.engine.step import Step
+    from agent_saga.engine.step import Elsewhere, Step
 
 NO_ANSWER = (TimeoutError, ConnectionError, asyncio.CancelledError)
 
@@ -70,8 +70,8 @@ def _harmless(
     return isinstance(error, declared) or never_ran(form.fn, error, args, kwargs)
 
 
-def leaving(error: BaseException, step: Step) -> BaseException:
-    """Return an error that a step gives to its caller, marked as that step's."""
+def leaving(error: BaseException, step: Step | Elsewhere) -> BaseException:
+    """Return an error that a call of a tool gives to its caller, marked as that call's."""
     with contextlib.suppress(Exception):  # a class of the user's may refuse it in any way
         error.agent_saga_step = step  # type: ignore[attr-defined]
     return error
@@ -81,6 +81,11 @@ def step_of(error: BaseException) -> Step | None:
     """Return the step whose call an error left; None for no step of this process."""
     mark = _mark_of(error)
     return None if mark is ELSEWHERE else mark
+
+
+def of_a_call(error: BaseException) -> bool:
+    """Say whether an error has left a call of a tool: it speaks for that call only."""
+    return _mark_of(error) is not None
 
 
 def _mark_of(error: BaseException) -> Any:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import functools
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from agent_saga.domain import identity
 from agent_saga.domain.compensation import Compensation
@@ -31,7 +31,7 @@ from agent_saga.domain.outcomes import CannotTell, Observation, read_observation
 from agent_saga.domain.records import Ev
 from agent_saga.engine import journal
 from agent_saga.engine.derive import called
-from agent_saga.engine.endings import answered
+from agent_saga.engine.endings import answered, of_a_call
 from agent_saga.engine.forms import Form, never_ran
 from agent_saga.engine.judging import kept_from_undoing
 from agent_saga.engine.payloads import error_text
@@ -51,6 +51,10 @@ if TYPE_CHECKING:
     from agent_saga.engine.step import Step
 
 log = logger("agent_saga.engine")
+
+
+_DOUBTED: Final = "The handler cannot tell whether it took effect"
+_NO_REASON: Final = "it did not say why"
 
 
 class Undone(Enum):
@@ -219,12 +223,14 @@ def _succeeded(ending: Ending) -> bool:
 
 def _denied(answer: object) -> Exception | None:
     """Return what a handler says by its answer if it is not that the inverse took effect."""
-    if isinstance(answer, CannotTell):
-        why = answer.reason or "it did not say why"
-        return CompensationError(f"The handler cannot tell whether it took effect: {why}.")
-    if isinstance(answer, Observation) and answer.reversed_ is False:
+    if answer is CannotTell or isinstance(answer, CannotTell):
+        why = getattr(answer, "reason", "")
+        return CompensationError(f"{_DOUBTED}: {why if type(why) is str and why else _NO_REASON}.")
+    if isinstance(answer, Observation) and answer.reversed_ is not True:
+        if answer.reversed_ is None:
+            return CompensationError(f"{_DOUBTED}: {answer.detail or _NO_REASON}.")
         return NotApplied("the handler itself observed that it does not hold")
-    if answer is NotApplied:
+    if isinstance(answer, type) and issubclass(answer, NotApplied):
         return NotApplied()
     return answer if isinstance(answer, NotApplied) else None
 
@@ -238,7 +244,7 @@ def _after_failure(  # noqa: PLR0911 - each way an attempt can end is one line
         error = _denied(ending.value) or NotApplied()
     attempt.error = _contained(error, step) if ending.apart else error
     log.warning("the inverse of %s failed: %r", step.tool.name, error)
-    if not ending.started or isinstance(error, NotApplied) or _refused_arguments(attempt, error):
+    if not ending.started or _says_no(error) or _refused_arguments(attempt, error):
         return _known_not_applied(step, attempt, error)
     returned = answered(error, step.tool.no_answer_on, running=ending.running)
     seen = yield from _observed(step, attempt)
@@ -269,6 +275,11 @@ def _contained(error: BaseException, step: Step) -> BaseException:
     if isinstance(error, Exception):
         return error
     return CompensationError(f"The inverse of {step.tool.name} raised {one_line(error)}.")
+
+
+def _says_no(error: BaseException) -> bool:
+    """Say whether an inverse tells that it had no effect: itself, not a tool that it has called."""
+    return isinstance(error, NotApplied) and not of_a_call(error)
 
 
 def _refused_arguments(attempt: Attempt, error: BaseException) -> bool:

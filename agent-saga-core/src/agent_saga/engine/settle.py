@@ -6,7 +6,8 @@ Rules of this part:
   answer of the provider, or the prober says `final=True`, or it was asked after `settle_after` had
   passed since the call ended. Everything else leaves the step UNKNOWN.
 - A call that is still running can be neither settled nor compensated.
-- A prober that raises, hangs or answers nonsense cannot tell.
+- A prober that raises, hangs or answers nonsense cannot tell; so does one that lets through what
+  a call of a tool has raised, which speaks for that call only.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from typing import TYPE_CHECKING
 from agent_saga.domain.outcomes import Applied, CannotTell, ProbeAnswer, read_probe
 from agent_saga.engine import journal
 from agent_saga.engine.derive import called
+from agent_saga.engine.endings import of_a_call
 from agent_saga.engine.outcome import applied, record_inverse_problem
 from agent_saga.engine.requests import Call, Ending, HandedOver, Protocol, Sleep
-from agent_saga.errors import NotApplied
+from agent_saga.errors import NotApplied, one_line
 from agent_saga.observe.logger import logger
 
 if TYPE_CHECKING:
@@ -101,14 +103,16 @@ def _asked(step: Step, prober: Form) -> Protocol[ProbeAnswer | BaseException]:
         loop_free=True,
         what=f"the prober of {step.tool.name}",
     )
-    if ending.error is None:
+    error = ending.error
+    if error is None:
         return read_probe(ending.value)
-    if isinstance(ending.error, NotApplied):
-        return ending.error
-    if ending.error is not None and not isinstance(ending.error, Exception):
-        return ending.error
-    log.warning("the prober of %s failed: %r", step.tool.name, ending.error)
-    return CannotTell(f"it raised {type(ending.error).__name__}: {ending.error}")
+    if isinstance(error, NotApplied) and not of_a_call(error):
+        return error
+    if not isinstance(error, Exception):
+        return error
+    told = one_line(error)
+    log.warning("the prober of %s failed: %s", step.tool.name, told)
+    return CannotTell(f"it raised {told}")
 
 
 def _believe(step: Step, answer: ProbeAnswer, *, final: bool) -> Protocol[None]:

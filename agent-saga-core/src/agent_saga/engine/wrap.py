@@ -27,6 +27,7 @@ from msgspec import Struct
 
 from agent_saga.engine import interrupts
 from agent_saga.engine.admission import admit
+from agent_saga.engine.bare import bare
 from agent_saga.engine.boundary import current_scope, reset
 from agent_saga.engine.derive import TemplateDeriver, undo_template
 from agent_saga.engine.drive_async import AsyncDriver
@@ -232,7 +233,7 @@ class SagaTool(Generic[P, R]):
             args = (*owner, *args)
         if tool.form.takes_key:
             args, kwargs = tool.form.with_key(args, kwargs, os.urandom(32).hex())
-        return tool.fn(*args, **kwargs)
+        return bare(tool.form, tool.name, args, kwargs)
 
     def _outside_policy(self) -> str:
         tool = self.tool
