@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import starmap
 
 import pytest
@@ -12,6 +15,14 @@ from agent_saga import CannotTell, Compensation, Observation, SagaAborted
 
 class Boom(Exception):
     pass
+
+
+threads = ThreadPoolExecutor(2)
+
+
+def slowly(work, amount):
+    time.sleep(0.05)
+    return work(amount)
 
 
 def lazily(work):
@@ -36,6 +47,9 @@ def lazily(work):
     async def brings_a_generator(amount):
         return (work(one) for one in [amount])
 
+    async def brings_a_future(amount):
+        return threads.submit(slowly, work, amount)
+
     return {
         "no await": forgot_to_await,
         "no await twice": forgot_twice,
@@ -44,6 +58,12 @@ def lazily(work):
         "map": lambda amount: map(work, [amount]),
         "filter": lambda amount: filter(work, [amount]),
         "starmap": lambda amount: starmap(work, [(amount,)]),
+        "zip": lambda amount: zip(map(work, [amount]), strict=True),
+        "enumerate": lambda amount: enumerate(map(work, [amount])),
+        "chain": lambda amount: itertools.chain(map(work, [amount])),
+        "islice": lambda amount: itertools.islice(map(work, [amount]), 1),
+        "future": lambda amount: threads.submit(slowly, work, amount),
+        "brings a future": brings_a_future,
     }
 
 

@@ -1,16 +1,19 @@
 """Making one call of the user's code on the current thread, and reading what came back.
 
 A generator that comes back has not run: it is drained, here for plain ones and on the loop for
-asynchronous ones; so is what `map` and its like return. An awaitable is handed to the driver, which
-knows where it may run. What comes of one may not have run either, where an `await` was forgotten.
+asynchronous ones; so is what `map` and its like return. A future of `concurrent.futures` is waited
+for: its work may not have begun. An awaitable is handed to the driver, which knows where it may
+run. What comes of one may not have run either, where an `await` was forgotten.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import itertools
 import types
 from collections.abc import AsyncIterator
-from itertools import starmap
+from concurrent.futures import Future
 from typing import Any, Final
 
 from agent_saga.engine import interrupts
@@ -21,8 +24,26 @@ PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes, dict, list, 
 """Types of values that are never pending; looking at them first is much quicker."""
 
 
-_LAZY: Final = (types.GeneratorType, map, filter, starmap)
-UNRUN: Final = frozenset({types.CoroutineType, types.AsyncGeneratorType, *_LAZY})
+_LAZY: Final = (
+    types.GeneratorType,
+    map,
+    filter,
+    zip,
+    enumerate,
+    itertools.accumulate,
+    itertools.chain,
+    itertools.compress,
+    itertools.dropwhile,
+    itertools.filterfalse,
+    itertools.islice,
+    itertools.pairwise,
+    itertools.starmap,
+    itertools.takewhile,
+    itertools.zip_longest,
+    type(iter(int, 1)),
+)
+_LATER: Final = (*_LAZY, Future)
+UNRUN: Final = frozenset({types.CoroutineType, types.AsyncGeneratorType, *_LATER})
 """Types of values that nothing has run yet, also where an awaitable has brought them."""
 
 
@@ -31,8 +52,8 @@ def make(call: Call) -> Ending:
     """Make the call; never raises."""
     try:
         value = call.fn(*call.args, **call.kwargs)
-        if isinstance(value, _LAZY):
-            value = list(value)
+        if type(value) not in PLAIN and isinstance(value, _LATER):
+            value = value.result() if isinstance(value, Future) else list(value)
     except BaseException as error:
         return Ending(error=error)
     return Ending(value)
@@ -65,7 +86,9 @@ async def finished(value: Any) -> Any:
 async def run(value: Any) -> Any:
     """Run what an awaitable has brought, as long as nothing has run it; return what comes of it."""
     while type(value) in UNRUN:
-        if isinstance(value, _LAZY):
+        if isinstance(value, Future):
+            value = await asyncio.wrap_future(value)
+        elif isinstance(value, _LAZY):
             value = list(value)
         else:
             value = await finished(value)
