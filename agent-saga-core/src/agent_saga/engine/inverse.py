@@ -21,21 +21,23 @@ from __future__ import annotations
 
 import functools
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from agent_saga.domain import identity
 from agent_saga.domain.compensation import Compensation
 from agent_saga.domain.doubt import OBSERVED, Doubt
 from agent_saga.domain.lifecycle import StepState
-from agent_saga.domain.outcomes import CannotTell, Observation, read_observation
+from agent_saga.domain.outcomes import Observation, read_observation
 from agent_saga.domain.records import Ev
 from agent_saga.engine import journal
 from agent_saga.engine.derive import called
-from agent_saga.engine.endings import answered, of_a_call
+from agent_saga.engine.endings import answered
 from agent_saga.engine.forms import Form, never_ran
 from agent_saga.engine.judging import kept_from_undoing
 from agent_saga.engine.payloads import error_text
+from agent_saga.engine.pool import NoThread
 from agent_saga.engine.requests import Call, Durable, Ending, Protocol, Sleep
+from agent_saga.engine.saying import denied, says_no
 from agent_saga.errors import (
     CompensationError,
     NotApplied,
@@ -51,10 +53,6 @@ if TYPE_CHECKING:
     from agent_saga.engine.step import Step
 
 log = logger("agent_saga.engine")
-
-
-_DOUBTED: Final = "The handler cannot tell whether it took effect"
-_NO_REASON: Final = "it did not say why"
 
 
 class Undone(Enum):
@@ -180,6 +178,8 @@ def run_inverse(
         if _succeeded(ending):
             journal.compensated(step, number)
             return Undone.COMPENSATED, None
+        if isinstance(ending.error, NoThread):
+            return Undone.CUT, _not_started(step, ending.error)
         result = yield from _after_failure(step, attempt, ending)
         if result is not None:
             return result, attempt.error
@@ -210,29 +210,17 @@ def _announced(attempt: Attempt, number: int, *, observed: bool) -> Protocol[Bas
             saga.engine.wal.check_fence(saga.id, saga.epoch, seq)
         except RefusedError as refusal:
             cut = refusal
-    if cut is not None:
-        journal.step_event(
-            step, Ev.STEP_COMPENSATION_NOT_APPLIED, by="engine", evidence="it was not started"
-        )
+    return None if cut is None else _not_started(step, cut)
+
+
+def _not_started(step: Step, cut: BaseException) -> BaseException:
+    evidence = "it was not started"
+    journal.step_event(step, Ev.STEP_COMPENSATION_NOT_APPLIED, by="engine", evidence=evidence)
     return cut
 
 
 def _succeeded(ending: Ending) -> bool:
-    return ending.error is None and (ending.value is None or _denied(ending.value) is None)
-
-
-def _denied(answer: object) -> Exception | None:
-    """Return what a handler says by its answer if it is not that the inverse took effect."""
-    if answer is CannotTell or isinstance(answer, CannotTell):
-        why = getattr(answer, "reason", "")
-        return CompensationError(f"{_DOUBTED}: {why if type(why) is str and why else _NO_REASON}.")
-    if isinstance(answer, Observation) and answer.reversed_ is not True:
-        if answer.reversed_ is None:
-            return CompensationError(f"{_DOUBTED}: {answer.detail or _NO_REASON}.")
-        return NotApplied("the handler itself observed that it does not hold")
-    if isinstance(answer, type) and issubclass(answer, NotApplied):
-        return NotApplied()
-    return answer if isinstance(answer, NotApplied) else None
+    return ending.error is None and (ending.value is None or denied(ending.value) is None)
 
 
 def _after_failure(  # noqa: PLR0911 - each way an attempt can end is one line
@@ -241,10 +229,10 @@ def _after_failure(  # noqa: PLR0911 - each way an attempt can end is one line
     """Judge a failed attempt and record it; None when another attempt may be made."""
     error = ending.error
     if error is None:  # an error may count as false
-        error = _denied(ending.value) or NotApplied()
+        error = denied(ending.value) or NotApplied()
     attempt.error = _contained(error, step) if ending.apart else error
     log.warning("the inverse of %s failed: %r", step.tool.name, error)
-    if not ending.started or _says_no(error) or _refused_arguments(attempt, error):
+    if not ending.started or says_no(error) or _refused_arguments(attempt, error):
         return _known_not_applied(step, attempt, error)
     returned = answered(error, step.tool.no_answer_on, running=ending.running)
     seen = yield from _observed(step, attempt)
@@ -275,11 +263,6 @@ def _contained(error: BaseException, step: Step) -> BaseException:
     if isinstance(error, Exception):
         return error
     return CompensationError(f"The inverse of {step.tool.name} raised {one_line(error)}.")
-
-
-def _says_no(error: BaseException) -> bool:
-    """Say whether an inverse tells that it had no effect: itself, not a tool that it has called."""
-    return isinstance(error, NotApplied) and not of_a_call(error)
 
 
 def _refused_arguments(attempt: Attempt, error: BaseException) -> bool:

@@ -32,6 +32,10 @@ from agent_saga.wal.os_port import fork_generation
 DEFAULT_THREADS: Final = 32
 
 
+class NoThread(RuntimeError):
+    """The system refuses a thread, as while the interpreter ends: nothing was called."""
+
+
 class _State(Enum):
     WAITING = "waiting"
     RUNNING = "running"
@@ -178,7 +182,7 @@ class ToolPool:
             else:
                 refused = None
         if refused is not None:
-            done(Ending(error=refused, started=False))
+            done(Ending(error=NoThread(str(refused)), started=False))
         return job
 
     def _busy(self) -> int:

@@ -19,6 +19,7 @@ from agent_saga.engine import journal
 from agent_saga.engine.derive import called
 from agent_saga.engine.endings import of_a_call
 from agent_saga.engine.outcome import applied, record_inverse_problem
+from agent_saga.engine.pool import NoThread
 from agent_saga.engine.requests import Call, Ending, HandedOver, Protocol, Sleep
 from agent_saga.errors import NotApplied, one_line
 from agent_saga.observe.logger import logger
@@ -108,8 +109,8 @@ def _asked(step: Step, prober: Form) -> Protocol[ProbeAnswer | BaseException]:
         return read_probe(ending.value)
     if isinstance(error, NotApplied) and not of_a_call(error):
         return error
-    if not isinstance(error, Exception):
-        return error
+    if not isinstance(error, Exception) or isinstance(error, NoThread):
+        return error  # nobody was asked
     told = one_line(error)
     log.warning("the prober of %s failed: %s", step.tool.name, told)
     return CannotTell(f"it raised {told}")
