@@ -3,6 +3,9 @@
 `clean` is true only when nothing may stand that was neither undone nor declared: no failed,
 orphaned, unresolved or unsettled step, no kept pivot, no stale record. A REVERSIBLE step that was
 left as it is does not count against it.
+
+What a step's line tells of texts that a tool, a prober or a provider chose is on that line: none
+of them can look like another line of the report.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from agent_saga.domain.commands import show_command
+from agent_saga.domain.printing import printable
 
 OUTCOMES: Final = ("ROLLED_BACK", "PARTIAL", "STUCK", "RELEASED", "COMMITTED")
 
@@ -43,7 +47,7 @@ class StepLine:
             text += f" by {self.label}"
         if self.detail:
             text += f": {self.detail}"
-        return f"{text} ({self.error})" if self.error else text
+        return printable(f"{text} ({self.error})" if self.error else text)
 
     __repr__ = __str__
 

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from agent_saga.domain.printing import printable
 from agent_saga.domain.secrets import mask_text
 from agent_saga.engine.payloads import error_text
 from agent_saga.errors import (
@@ -48,7 +49,7 @@ def aborted(report: RollbackReport, cause: BaseException) -> SagaAborted:
     """Return the error that tells a caller that the boundary failed, and what was undone."""
     hint = cause.fix if isinstance(cause, AgentSagaError) else ""
     return SagaAborted(
-        f"{mask_text(one_line(cause))}\n{report.summary()}",
+        f"{printable(mask_text(one_line(cause)))}\n{report.summary()}",
         cause=cause,
         report=report,
         fix=hint if report.clean else report.next_command(),
