@@ -130,3 +130,27 @@ def test_a_process_of_which_nothing_is_told_has_no_number(cli: Cli, log: Any) ->
     told = cli("status").out
     assert "When the process that wrote there has ended" in told
     assert "None" not in told
+
+
+def test_the_queue_names_what_recovery_leaves_alone_since_it_is_quarantined(
+    cli: Cli, log: Any
+) -> None:
+    open_saga(log)
+    quarantine = ("quarantine", "saga-1", "--reason", "odd", "--by", "soc")
+    assert cli(*quarantine).code == 0
+    assert cli("queue", "list").code == 0  # its process lives, and is stopped by itself
+    log.close()
+    assert cli("recover").code == 1
+    lift = "agent-saga resume --scope saga:saga-1 --by NAME"
+    listed = cli("queue", "list")
+    assert (listed.code, "Nothing needs a human" in listed.out) == (1, False)
+    assert "is quarantined by soc: odd" in listed.out
+    assert lift in listed.out
+    assert [one["saga"] for one in cli("queue", "list", "--json").document["untold"]] == ["saga-1"]
+    assert "1 saga that nobody can take over" in cli("status").out
+    for command in (("show",), ("close", "--by", "ann", "--reason", "r")):
+        refused = cli("queue", command[0], "saga-1", *command[1:])
+        assert (refused.code, lift in refused.err) == (4, True)
+    assert cli("resume", "--scope", "saga:saga-1", "--by", "ann").code == 0
+    assert cli("queue", "list").code == 0
+    assert cli("recover").code == 0

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agent_saga.domain.views import SagaView
-    from agent_saga.errors import WALError
 
 __all__ = ["ALIVE", "DEAD", "UNTOLD", "Owners"]
 
@@ -49,10 +48,6 @@ class Owners:
         if owner in self.writers.alive:
             return ALIVE
         return DEAD if owner in self.writers.dead else UNTOLD
-
-    def why_untold(self, saga: SagaView) -> WALError | None:
-        """Return why nobody can tell whether a saga's process lives; None if it can be told."""
-        return self.writers.untold.get(self._owner(saga)) if self.of(saga) == UNTOLD else None
 
     def _owner(self, saga: SagaView) -> str:
         return saga.owners.get(max(saga.owners, default=0), "")

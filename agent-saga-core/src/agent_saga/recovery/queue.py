@@ -21,17 +21,26 @@ import functools
 from typing import Final
 
 from agent_saga.controls.humans.names import blank, seen
+from agent_saga.controls.switch.document import Entry
+from agent_saga.controls.switch.refusals import quarantined
 from agent_saga.domain.commands import quoted, recover_command, told_command
 from agent_saga.domain.lifecycle import SagaState, StepState, step_after
 from agent_saga.domain.records import Ev
 from agent_saga.domain.views import SCOPE_WELL, StepView
 from agent_saga.engine import journal
 from agent_saga.engine.saga import Saga
-from agent_saga.errors import IllegalTransition, RecoveryError, StateError, WALError
+from agent_saga.errors import (
+    AgentSagaError,
+    IllegalTransition,
+    RecoveryError,
+    StateError,
+    WALError,
+)
 from agent_saga.recovery.cases import case_of, is_case
 from agent_saga.recovery.claim import OWNED, Place, claimed, give_back
 from agent_saga.recovery.next_step import where_to_look
 from agent_saga.recovery.proofs import Proofs
+from agent_saga.recovery.quarantine import quarantined_sagas
 from agent_saga.recovery.rebuild import rebuilt
 from agent_saga.recovery.recover import Recovered, bare, recoverable, undo_saga, unsettled
 from agent_saga.recovery.survey import Found, survey
@@ -84,23 +93,35 @@ def cases_in(path: str, proofs: Proofs | None = None) -> list[Found]:
     return cases
 
 
-def untold_in(path: str) -> list[tuple[Found, WALError]]:
-    """Return the open sagas of which nobody can tell whether their owner lives.
+def untold_in(path: str) -> list[tuple[Found, AgentSagaError]]:
+    """Return the open sagas that nobody takes over, though no process may have them any more.
 
-    Nobody takes them over. Each comes with the reason, which says what can be done.
+    Nobody can tell whether their owner lives, or a person has quarantined them. Each comes with the
+    reason, which says what can be done.
 
     Raises:
         WALError: the directory as a whole is no log that can be read.
     """
-    told: list[tuple[Found, WALError]] = []
-    if not told_apart(path).untold:
+    told: list[tuple[Found, AgentSagaError]] = []
+    held = _quarantined(path)
+    if not held and not told_apart(path).untold:
         return told
     for found in survey(path, dead=dead_writers(path)).sagas.values():
         try:
-            _lives_surely(path, found)
+            lives = _lives_surely(path, found)
         except WALError as error:
             told.append((found, error))
+            continue
+        if found.id in held and not lives and recoverable(found):
+            told.append((found, quarantined(held[found.id], path)))
     return told
+
+
+def _quarantined(path: str) -> dict[str, Entry]:
+    """Return what is quarantined; nothing while that cannot be read, which recovery tells of."""
+    with open_state(f"file:{path}") as store, contextlib.suppress(StateError):
+        return quarantined_sagas(store)
+    return {}
 
 
 def _may_be_case(found: Found) -> bool:

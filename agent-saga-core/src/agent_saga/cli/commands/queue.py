@@ -10,7 +10,6 @@ from agent_saga.cli.exits import Exit
 from agent_saga.cli.naming import saga_meant
 from agent_saga.cli.options import by_option, import_option, log_options, named, reason_option
 from agent_saga.cli.output import counted, printable, say, say_json
-from agent_saga.cli.owners import Owners
 from agent_saga.cli.place import NO_LOG, existing_log, is_there, log_path, wal_option
 from agent_saga.cli.reading import read_log
 from agent_saga.cli.recovering import as_document, opened, result_lines
@@ -41,8 +40,9 @@ def command() -> None:
 def list_cases(wal_path: str | None, *, as_json: bool) -> Exit:
     """List the sagas that need a human.
 
-    Sagas that recovery cannot take over, since nobody can tell whether their process lives, are
-    told too. Exits with 1 while there is anything, and with 3 if there is no log.
+    Sagas that recovery does not take over, since nobody can tell whether their process lives or
+    since they are quarantined, are told too. Exits with 1 while there is anything, and with 3 if
+    there is no log.
     """
     path = log_path(wal_path)
     found, untold = cases_in(str(path)), untold_in(str(path))
@@ -106,9 +106,9 @@ def _case_meant(path: Path, wanted: str) -> Found:
     for case in cases:
         if case.id == view.id:
             return case
-    untold = Owners(path).why_untold(view)
-    if untold is not None:
-        raise untold
+    for saga, why in untold_in(str(path)):
+        if saga.id == view.id:
+            raise why
     raise RecoveryError(
         f"Saga {view.id} is {view.state.value} and no case: it does not need a human now.",
         fix=where_to_look(view, str(path)),
