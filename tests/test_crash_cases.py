@@ -31,7 +31,7 @@ SEED = int(os.environ.get("AGENT_SAGA_CRASH_SEED", "1"))
 ONE = os.environ.get("AGENT_SAGA_CRASH_CASE")
 PARTS = 10
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(max(120, CASES))]
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(max(600, CASES))]
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ def anchors(path):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.timeout(240)  # two readings of a page; each has the time of a test
+@pytest.mark.timeout(1200)  # two readings of a page; each has the time of a test
 @pytest.mark.parametrize("path", pages.running(places.SHARED), ids=name)
 def test_the_blocks_of_a_page_run_and_run_again_in_the_same_folder(path, tmp_path):
     for _ in ("first", "again"):

@@ -82,7 +82,7 @@ def test_what_one_process_asks_another_answers(cli, agent):
     done = cli("approvals", "approve", request["id"][:10], "--approver", "ann", "--note", "fine")
     assert done.code == 0
     assert "wire.send is approved by ann" in done.out
-    out, err = agent.communicate(timeout=60)
+    out, err = agent.communicate(timeout=300)
     assert out == "sent 5\n"
     assert "Approval needed: wire.send" in err
     assert "\x1b" not in err
@@ -93,7 +93,7 @@ def test_a_denial_reaches_the_agent(cli, agent):
     while not (found := cli("approvals", "list", "--json").document["pending"]):
         time.sleep(0.05)
     cli("approvals", "deny", found[0]["id"], "--approver", "ann", "--note", "not today")
-    out, err = agent.communicate(timeout=60)
+    out, err = agent.communicate(timeout=300)
     assert out == ""
     assert "not today" in err
 

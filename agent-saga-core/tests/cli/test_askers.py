@@ -64,7 +64,7 @@ def test_a_request_whose_process_is_gone_is_marked_and_whoever_answers_is_told(c
     assert done.code == 0
     assert "Note: the process that asked is gone; an answer counts only if" in done.err
     agent = started(tmp_path, "resume")
-    out, err = agent.communicate(timeout=60)
+    out, err = agent.communicate(timeout=300)
     assert out == "sent 5\n", err
 
 

@@ -35,7 +35,7 @@ class Worker:
         self.process.stdin.flush()
 
     def end(self):
-        out, _ = self.process.communicate(timeout=100)
+        out, _ = self.process.communicate(timeout=300)
         return int(out or 0), self.process.returncode
 
 

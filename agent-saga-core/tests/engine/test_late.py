@@ -63,7 +63,7 @@ def slow(kit, gate, world):
 
 
 def wait_for(condition):
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.001)

@@ -40,7 +40,7 @@ PARTS = 5
 
 pytestmark = [
     pytest.mark.property,
-    pytest.mark.timeout(max(120, CASES)),
+    pytest.mark.timeout(max(600, CASES)),
     # Who died cannot close what it has open; the collector tells of it.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 GO, DIE, TORN, POWER = "go", "die", "dies within its write", "the power fails"
 _DEATHS = (DIE, TORN, POWER)
-PATIENCE = 60.0
+PATIENCE = 300.0
 
 
 class Died(BaseException):

@@ -24,7 +24,7 @@ STATES = int(os.environ.get("AGENT_SAGA_MODEL_STATES", "300"))
 SEED = int(os.environ.get("AGENT_SAGA_MODEL_SEED", "1"))
 MUTANT = os.environ.get("AGENT_SAGA_MUTANT", "")
 
-pytestmark = [pytest.mark.property, pytest.mark.timeout(max(120, STATES // 5))]
+pytestmark = [pytest.mark.property, pytest.mark.timeout(max(600, STATES // 5))]
 
 
 class _Many(set):

@@ -105,7 +105,7 @@ def test_a_signal_lets_the_inverse_that_runs_end_and_begins_no_other(
         if number == signal.SIGHUP:
             run.send_signal(number)  # the kernel sends one, and the shell another
         command.go.touch()
-        out, err = run.communicate(timeout=60)
+        out, err = run.communicate(timeout=300)
     assert run.returncode == 128 + number
     assert command.seen() == ["begin c", "end c"]
     assert log.states()["c"] == "COMPENSATED"
@@ -114,7 +114,7 @@ def test_a_signal_lets_the_inverse_that_runs_end_and_begins_no_other(
     assert "not reached" in out
     again = Command(log, tmp_path, UNDO if words is UNDO else RECOVER).start()
     with again:
-        again.communicate(timeout=60)
+        again.communicate(timeout=300)
     assert again.returncode == 0
     assert sorted(command.seen()) == sorted(
         [f"{word} {step}" for word in ("begin", "end") for step in command_steps(words)]
@@ -135,7 +135,7 @@ def test_what_runs_under_nohup_does_not_end_with_the_terminal(log: Log, tmp_path
         command.until("begin c")
         run.send_signal(signal.SIGHUP)
         command.go.touch()
-        run.communicate(timeout=60)
+        run.communicate(timeout=300)
     assert run.returncode == 0
     assert log.view().clean
 
@@ -156,7 +156,7 @@ def test_in_the_background_of_a_shell_a_signal_cuts_no_inverse_either(
         assert run.stderr is not None
         assert "Stopping as soon as" in run.stderr.readline()
         command.go.touch()
-        run.communicate(timeout=60)
+        run.communicate(timeout=300)
     assert run.returncode == 143
     assert command.seen() == ["begin c", "end c"]
     assert log.states()["c"] == "COMPENSATED"
@@ -172,14 +172,14 @@ def test_a_second_signal_cuts_and_what_it_cut_is_not_repeated(log: Log, tmp_path
             run.send_signal(signal.SIGINT)
             assert run.stderr is not None
             assert run.stderr.readline()
-        out, _ = run.communicate(timeout=60)
+        out, _ = run.communicate(timeout=300)
     assert run.returncode == 130
     assert "KeyboardInterrupt" in out, "the reason is told"
     command.go.touch()
     assert log.states()["c"] == "COMPENSATION_UNKNOWN"
     again = Command(log, tmp_path, RECOVER).start()
     with again:
-        again.communicate(timeout=60)
+        again.communicate(timeout=300)
     assert again.returncode == 1
     assert [line for line in command.seen() if line.startswith("begin")] == ["begin c"]
 

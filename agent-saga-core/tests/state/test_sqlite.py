@@ -214,7 +214,7 @@ def test_a_program_that_never_closes_ends_and_loses_nothing(path):
         "store.transact(['n'], lambda _: Change(None, {'n': {'n': 7}}), durable=False)\n"
     )
     command = [sys.executable, "-W", "error", "-c", program, str(path)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
     with SQLiteStateStore(path) as store:
         assert store.get("n") == {"n": 7}
@@ -405,5 +405,5 @@ def test_a_child_that_ends_as_usual_leaves_the_parents_store_whole(path):
         "print([key for key, _ in store.scan()])\n"
     )
     command = [sys.executable, "-c", program, str(path)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert ended.stdout == "['after', 'before', 'child', 'parent']\n", ended.stderr

@@ -177,7 +177,7 @@ def test_a_worker_that_was_never_used_has_no_thread(echo):
 # --- a fork in the middle
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(120)
 def test_a_store_that_is_dropped_while_its_process_forks_is_not_waited_for(worker, echo):
     """As garbage it may be: its thread is held until the fork is over."""
     assert worker.call("a", 30) == "a"

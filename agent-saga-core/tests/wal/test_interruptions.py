@@ -107,4 +107,5 @@ def test_a_program_that_does_not_close_its_log_loses_nothing(tmp_path, look, scr
     assert done.stderr == ""
     records, damages = look()
     assert damages == []
-    assert [r.event for r in records][-2:] == ["STEP_COMMITTED", "WRITER_CLOSE"]
+    events = [r.event for r in records if r.event != "MARK"]  # a slow program has one
+    assert events[-2:] == ["STEP_COMMITTED", "WRITER_CLOSE"]

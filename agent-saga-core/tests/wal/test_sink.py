@@ -52,7 +52,7 @@ class Blind:
 
 def test_records_reach_the_sink_before_a_barrier_ends():
     sink = Sink()
-    log = SinkWAL(sink)
+    log = SinkWAL(sink, mark_after=3600)
     log.append("STEP_INTENT", saga="a", payload={"n": 1})
     log.drain()
     assert sink.kept == b""
@@ -68,7 +68,7 @@ def test_records_reach_the_sink_before_a_barrier_ends():
 
 def test_a_sink_is_used_from_one_thread_that_is_not_the_callers():
     sink = Sink()
-    log = SinkWAL(sink)
+    log = SinkWAL(sink, mark_after=3600)
 
     async def main() -> None:
         for _ in range(5):

@@ -59,7 +59,7 @@ def test_a_kick_at_the_end_of_a_rest_is_taken_along_with_what_was_put_off():
     assert worker.stop(10)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_many_threads_kick_and_lose_no_work():
     asked, done, trouble = [0], [0], []
     lock = threading.Lock()

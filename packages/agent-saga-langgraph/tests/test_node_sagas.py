@@ -289,7 +289,7 @@ else:
 def test_what_was_lost_with_its_checkpoint_is_not_repeated(shelf, where):
     program = DIES.format(paths=[str(Path(__file__).parent)])
     command = [sys.executable, "-c", program, str(shelf.shop.folder), where]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
     assert done.returncode == 9, done.stderr
     graph = shelf.graph()
     if where == "inside":

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EXITED", "KILLED", "Bench", "CrashLab", "Kill", "Server", "bench", "point"]
 
-PATIENCE: Final = 60.0
+PATIENCE: Final = 300.0
 """Seconds after which a process that should have ended is killed and counted as a failure."""
 
 

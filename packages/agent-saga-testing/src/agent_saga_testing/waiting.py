@@ -8,7 +8,7 @@ from collections.abc import Callable
 __all__ = ["until"]
 
 
-def until(condition: Callable[[], object], *, patience: float = 60.0) -> None:
+def until(condition: Callable[[], object], *, patience: float = 300.0) -> None:
     """Wait until a condition holds.
 
     Args:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Process", "run_all"]
 
 _PROGRAM = "from agent_saga_testing.kits.processes import main; main()"
-PATIENCE = 60.0
+PATIENCE = 300.0
 """Seconds after which a process that should have ended is killed and counted as a failure."""
 
 
