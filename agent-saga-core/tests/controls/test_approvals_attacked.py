@@ -170,10 +170,10 @@ def test_a_notifier_that_would_end_the_program_is_a_no(asking, world, error):
 
 
 def test_a_later_level_that_hangs_stops_nobody_from_answering(asking, store, world, monkeypatch):
-    monkeypatch.setattr("agent_saga.controls.humans.gateway.TELLING", 0.2)
     never = threading.Event()
 
     def then(notice):
+        monkeypatch.setattr("agent_saga.controls.humans.gateway.TELLING", 0.2)  # for the next
         if notice.level == 1:
             threading.Timer(0.4, store.approve, (notice.id,), {"approver": "ann"}).start()
             never.wait()

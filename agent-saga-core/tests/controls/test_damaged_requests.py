@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 
 import pytest
 
@@ -33,19 +34,33 @@ def waiting(store, world):
     """Run a call that waits for an approval, and have its document changed meanwhile."""
 
     def run(change):
+        hit, told = [], threading.Event()
+
         def damage(notice):
             key = document.key_of(notice.id)
-            doc = copy.deepcopy(store.state.get(key))
-            change(doc)
-            store.state.transact([key], lambda docs: Change(None, {key: doc}))
+
+            def rule(docs):
+                doc = copy.deepcopy(docs[key])
+                if doc["state"] != "PENDING":  # it is over already: another one is asked for
+                    return Change(False)
+                change(doc)
+                return Change(True, {key: doc})
+
+            try:
+                hit[:] = [True] * store.state.transact([key], rule)
+            finally:
+                told.set()
 
         teller = type("Teller", (), {"notify": staticmethod(damage)})()
         gateway = ApprovalGateway(store, teller, policy=ApprovalPolicy(timeout=0.05))
         gate = PreFlightGate(approval_provider=gateway)
         kit = AgentKit("waiting", wal="memory:", gate=gate)
         wire = kit.safe_tool(world.wire, "IRREVERSIBLE", name="wire")
-        with kit.transaction(reraise=True), pytest.raises(RefusedError):
-            wire(5)
+        while not hit:
+            told.clear()
+            with kit.transaction(reraise=True), pytest.raises(RefusedError):
+                wire(5)
+            assert told.wait(300)
 
     return run
 

@@ -24,6 +24,7 @@ from agent_saga import (
     tool_is,
 )
 from agent_saga.errors import NotFound
+from agent_saga_testing.waiting import until
 
 FAST = Settings(settle=2, settle_after=0.2, inverse_delay=0.0, cancel_grace=0.2, tool_threads=1)
 
@@ -50,6 +51,11 @@ def granted(store, tool="wire", rule="irreversible"):
     return store.grant(tool, approver="ann", seconds=3600, uses=100, rule=rule)
 
 
+def denies(store):
+    until(store.pending)
+    store.deny(store.pending()[0]["id"], approver="ben")
+
+
 @pytest.mark.guarantee("APPROVE-8")
 def test_a_grant_that_was_revoked_covers_no_further_call(kit, store, world):
     wire = kit.safe_tool(world.wire, "IRREVERSIBLE", name="wire")
@@ -59,9 +65,11 @@ def test_a_grant_that_was_revoked_covers_no_further_call(kit, store, world):
         done = store.revoke(grant, approver="ben", note="he left")
         assert (done.id, done.tool, done.approver, done.calls) == (grant, "wire", "ann", 1)
         assert store.grants() == []
-        threading.Timer(0.2, lambda: store.deny(store.pending()[0]["id"], approver="ben")).start()
+        ben = threading.Thread(target=denies, args=(store,))
+        ben.start()
         with pytest.raises(ApprovalDenied):
             wire(2)
+        ben.join()
     assert world.amounts == [1]
     told = [r.data for r in kit.runtime.wal.read_all() if r.event == "APPROVAL_DECIDED"]
     (revoked,) = [data for data in told if "revoked" in data]

@@ -137,8 +137,8 @@ def wal():
 
 
 @pytest.fixture
-def kit(wal):
-    return AgentKit("test", wal=wal, settings=FAST)
+def kit(wal, fast):
+    return AgentKit("test", wal=wal, settings=fast)
 
 
 @pytest.fixture

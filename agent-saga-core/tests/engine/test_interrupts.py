@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from agent_saga import AgentKit, Compensation, MemoryWAL, SagaAborted, current_saga
+from agent_saga import AgentKit, Compensation, MemoryWAL, SagaAborted, Settings, current_saga
 from agent_saga.engine import interrupts
 from agent_saga.engine.boundary import current_scope
 
@@ -267,6 +267,10 @@ def test_an_async_tool_on_a_private_loop_is_interrupted_at_once(kit):
         tool()
 
 
+PATIENT = Settings(settle=60, inverse_delay=0.0)
+
+
+@pytest.mark.parametrize("fast", [PATIENT], ids=["patient"])
 def test_a_tool_on_the_pool_is_given_up_and_found_again(kit, world):
     go = threading.Event()
 

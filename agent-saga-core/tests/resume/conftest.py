@@ -22,10 +22,10 @@ QUICK = Settings(settle=0.5, settle_after=0.1, inverse_delay=0.0)
 class Shop:
     """A kit over a log in files, and a world that is counted beside it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Settings = QUICK) -> None:
         self.log = folder / "log"
         self.world: list[Any] = []
-        self.kit = AgentKit("shop", wal=str(self.log), settings=QUICK)
+        self.kit = AgentKit("shop", wal=str(self.log), settings=settings)
         self.fail: BaseException | None = None
 
         @self.kit.tool("COMPENSABLE")

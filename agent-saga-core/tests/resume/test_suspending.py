@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 from resume.conftest import QUICK, Shop
 
-from agent_saga import AgentKit, ConfigurationError, RecoveryDaemon, SagaAborted, SagaClosed
+from agent_saga import (
+    AgentKit,
+    ConfigurationError,
+    RecoveryDaemon,
+    SagaAborted,
+    SagaClosed,
+    Settings,
+)
 from agent_saga.engine import suspend as suspending
 from agent_saga.errors import (
     NotSuspendable,
@@ -280,7 +288,8 @@ def _poisoned(saga: str, epoch: int, announced: int | None = None) -> None:
     raise WALPoisoned("the disk failed")
 
 
-def test_a_step_in_flight_is_waited_for(shop: Shop) -> None:
+def test_a_step_in_flight_is_waited_for(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, Settings(settle=60, inverse_delay=0.0))
     going, go_on = threading.Event(), threading.Event()
 
     @shop.kit.tool("COMPENSABLE")
