@@ -76,6 +76,7 @@ class Attempts:
         self._left: set[str] = set()
         self._open: list[Step] = []
         self._times: dict[str, int] = {}
+        self._begun: set[str] = set()
         for step in tuple(saga.keyed.values()):
             if unsettled(step):
                 self._open.append(step)
@@ -113,6 +114,7 @@ class Attempts:
             check_tries(saga, tool)
             return None, None
         with self._lock:
+            self._begun.add(place.spot.checkpoint)
             equals, asked = self._equals(tool.name, mac.hex()), Asked(place, call or "", apart)
             wish = next((one for one in equals.of_call(asked.call) if one.is_copy(asked)), None)
             if wish is None and not apart and any(equal(s, tool, mac) for s in unnamed(saga)):
@@ -270,11 +272,16 @@ class Attempts:
                 "Begin again. durability='sync' keeps each checkpoint before the next effect.",
             )
 
-    def to_keep(self, saga: Saga) -> dict[str, Any]:
+    def to_keep(self, saga: Saga, only: str = "") -> dict[str, Any]:
         """Return, as plain data, what a run that resumes the saga must know, and the log does not.
 
-        These are the calls that were met again at another place than the one they were made at, and
-        those that were asked for and have no step: a question about them may be open.
+        Args:
+            saga: the saga.
+            only: the checkpoint at which the graph stopped, where it stored no other one.
+
+        These are the calls that were met again at another place than the one they were made at;
+        those that were asked for and have no step, since a question about them may be open; and
+        the supersteps that were completed where no checkpoint tells of them.
         """
         met: dict[str, Any] = {}
         asked = []
@@ -285,7 +292,8 @@ class Attempts:
                     asked.append([tool, wish.key])
                 elif len(wish.spots) > 1:
                     met[wish.key] = json.loads(json.dumps(wish.spots[1:]))
-        return {"met": met, "asked": asked}
+        passed = self._history.passed | (self._begun - {only} if only else set())
+        return {"met": met, "asked": asked, "passed": sorted(passed)}
 
     def not_repeated(self, saga: Saga, witness: Witness) -> list[str]:
         """Return the tools of steps that stand, and that a task did not repeat when it ended well.

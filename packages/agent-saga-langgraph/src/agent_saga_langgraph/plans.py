@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.types import StateSnapshot
 
 from agent_saga.controls.waiting import answering
 from agent_saga.engine.boundary import last_reports
@@ -127,6 +128,8 @@ class Plan:
         self._graph = graph
         self.given = given
         self._on_tool_failure = asked.on_tool_failure
+        self._stores_one = asked.durability == "exit"
+        self._stopped_at = ""
         self._saga_id = saga_id
         self._history = history or History()
         self._thread = thread
@@ -197,15 +200,18 @@ class Plan:
 
     def waits(self, graph: Any, config: RunnableConfig | None) -> bool:
         """Say whether the graph stopped before its end."""
-        return bool(self._thread) and threads.stopped_early(
-            graph.get_state(threads.latest_of(config))
-        )
+        return bool(self._thread) and self._stopped(graph.get_state(threads.latest_of(config)))
 
     async def waits_async(self, graph: Any, config: RunnableConfig | None) -> bool:
         """Say whether the graph stopped before its end."""
         if not self._thread:
             return False
-        return threads.stopped_early(await graph.aget_state(threads.latest_of(config)))
+        return self._stopped(await graph.aget_state(threads.latest_of(config)))
+
+    def _stopped(self, snapshot: StateSnapshot) -> bool:
+        if self._stores_one:
+            self._stopped_at = threads.checkpoint_of(snapshot.config)
+        return threads.stopped_early(snapshot)
 
     def check_stopped(self, handle: SagaHandle) -> None:
         """See that no graph stopped at an interrupt with which the saga does not wait.
@@ -253,7 +259,8 @@ class Plan:
         awaits = None
         if self._answers is not None:
             saga = _engines_saga(handle)
-            awaits = {**to_keep(self._answers), ATTEMPTS: attempts_of(saga).to_keep(saga)}
+            kept = attempts_of(saga).to_keep(saga, self._stopped_at)
+            awaits = {**to_keep(self._answers), ATTEMPTS: kept}
         handle.suspend(f"the graph waits on thread {self._thread!r}", awaits=awaits)
 
     def note(self) -> None:

@@ -6,6 +6,8 @@ Rules of this part:
 - Within one attempt a wish is asked for once; a copy of one call of the model is that call.
 - A superstep that the graph's history holds as done is told by its state; one that the history does
   not know is lost, and so is one whose waiting work was dropped, except for what the state tells.
+- Where only the last checkpoint of a run is stored (`durability="exit"`), a run that stopped keeps
+  which supersteps it completed: the state that it left tells of them.
 """
 
 from __future__ import annotations
@@ -30,9 +32,13 @@ class History:
             was dropped.
         told: tasks of work that was dropped, by id, whose results the state has nevertheless.
         kept: what `Attempts.to_keep` gave an earlier run, and what was noted since.
+
+    Attributes:
+        asked: calls that were asked for and have no step.
+        passed: checkpoints that were never stored, whose superstep an earlier run completed.
     """
 
-    __slots__ = ("_done", "_known", "_met", "_told", "asked")
+    __slots__ = ("_done", "_known", "_met", "_told", "asked", "passed")
 
     def __init__(
         self,
@@ -46,6 +52,7 @@ class History:
         self._told = frozenset(told)
         self._met: dict[str, list[Spot]] = {}
         self.asked: list[list[str]] = []
+        self.passed: set[str] = set()
         for given in kept:
             if isinstance(given, Mapping):
                 self._take(given)
@@ -55,6 +62,7 @@ class History:
             met = self._met.setdefault(key, [])
             met += [one for one in map(spot, at) if one not in met]
         self.asked += given.get("asked") or ()
+        self.passed.update(given.get("passed") or ())
 
     def spots(self, key: str, mark: Mark) -> list[Spot]:
         """Return where a step was asked for: where it was made, and where it was met again."""
@@ -63,7 +71,9 @@ class History:
     def has(self, wish: Wish) -> bool:
         """Say whether the graph's state tells what a call did."""
         return any(
-            one.checkpoint in self._done or one.task.partition(":")[2] in self._told
+            one.checkpoint in self._done
+            or one.checkpoint in self.passed
+            or one.task.partition(":")[2] in self._told
             for one in wish.spots
         )
 
