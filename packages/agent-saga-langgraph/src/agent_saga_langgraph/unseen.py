@@ -26,11 +26,9 @@ from uuid import UUID
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.tracers.context import register_configure_hook
 
-from agent_saga.domain.semantics import ActionSemantics
 from agent_saga.engine.boundary import current_scope
 from agent_saga.errors import UndeclaredTool
-from agent_saga.kit.frameworks.declarations import from_policy
-from agent_saga.observe.correlation import STEP_ID
+from agent_saga.kit.frameworks.unseen import is_covered, may_run, refusal
 from agent_saga_langgraph.caches import note_kept
 from agent_saga_langgraph.effects import ToolFailed, announced, in_a_run
 from agent_saga_langgraph.stops import Stops
@@ -38,7 +36,6 @@ from agent_saga_langgraph.tries import Runs, leave_ended
 
 if TYPE_CHECKING:
     from agent_saga.engine.saga import Saga
-    from agent_saga.engine.scope import Scope
     from agent_saga.kit.agent_kit import AgentKit
 
 
@@ -131,12 +128,11 @@ class Listener(BaseCallbackHandler):
         """
         leave_ended()
         scope = current_scope.get()
-        if announced.get() or (scope is None and not self._everywhere) or _is_covered(scope):
+        if announced.get() or (scope is None and not self._everywhere) or is_covered(scope):
             return
         name = str((serialized or {}).get("name") or about.get("name") or "a tool")
         kit: Any = self._kit if scope is None else scope.saga.kit
-        declared = from_policy(kit, name)
-        if declared is None or not _is_read(declared.options["semantics"]):
+        if not may_run(kit, name):
             raise ToolFailed(_undeclared(name))
 
 
@@ -145,22 +141,10 @@ def _saga() -> Saga | None:
     return None if scope is None else scope.saga
 
 
-def _is_covered(scope: Scope | None) -> bool:
-    """Say whether the call is made inside a step whose inverse answers for it."""
-    inside = STEP_ID.get()
-    step = None if scope is None else scope.saga.steps.get(inside)
-    return bool(inside) and (step is None or not step.tool.reversible)
-
-
-def _is_read(semantics: Any) -> bool:
-    return ActionSemantics.parse(semantics) is ActionSemantics.REVERSIBLE
-
-
 def _undeclared(name: str) -> UndeclaredTool:
-    return UndeclaredTool(
-        f"The tool {name} was called inside a boundary without being a step; it did not run. "
-        "Nothing would undo it, and the run would be called clean.",
-        fix=f"Call wrap_tool({name}, …) instead of it; or, if a middleware brings it or a "
+    return refusal(
+        name,
+        f"Call wrap_tool({name}, …) instead of it; or, if a middleware brings it or a "
         "node of tools runs it, declare it: "
         f"SagaMiddleware(kit, tools={{{name!r}: compensable(…)}}) as the last middleware, "
         "ToolNode(tools, **tool_node_kwargs(kit, tools={…})), or "

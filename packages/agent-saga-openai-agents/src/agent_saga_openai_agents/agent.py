@@ -157,7 +157,9 @@ class Care:
             raise undeclared(list(dict.fromkeys(missing)))
         for tool in tools:
             self._check_fit(tool)
-        if not late and not servers and not any(map(_leads_nowhere, agents)):
+        if not (late or servers or any(map(_leads_nowhere, agents))) and not any(
+            map(seams.brings_tools, agents)
+        ):
             check_named(names, self._declared)
 
     def _check_fit(self, tool: Any) -> None:
@@ -259,7 +261,7 @@ class Care:
         if callable(policy):
             return tool
         if id(tool) not in self._unasked:
-            made = dataclasses.replace(tool, needs_approval=policy)
+            made = seams.copied(tool, needs_approval=policy)
             self._unasked[id(tool)] = (tool, made)
         return self._unasked[id(tool)][1]
 

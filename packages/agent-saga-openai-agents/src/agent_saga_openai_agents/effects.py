@@ -176,7 +176,7 @@ def _leave(call: Call | None, error: Exception, answer: BaseException | None) ->
         run.stop = RunLeft(error)
     if call is None:
         return
-    inner = error.cause if isinstance(error, SagaAborted) else error
+    inner = error.cause if isinstance(error, (SagaAborted, RunLeft)) else error
     if isinstance(inner, failures.FAULTS):
         call.left = RunLeft(inner)
     elif isinstance(error, (RefusedError, ApprovalPending)):

@@ -10,7 +10,6 @@ Rules of this part:
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from agents import FunctionTool
@@ -53,9 +52,9 @@ def nested_tool(tool: FunctionTool, agent: Any, clone: Any) -> FunctionTool:
             return await run(ctx, text)
         return await _in_savepoint(tool.name, call, run, ctx, text)
 
-    made = dataclasses.replace(tool, on_invoke_tool=seams.with_implementation(invoker, savepoint))
+    made = seams.copied(tool, on_invoke_tool=seams.with_implementation(invoker, savepoint))
     made._agent_instance = clone  # noqa: SLF001 - see `seams`
-    return dataclasses.replace(made, on_invoke_tool=Invoker(made.on_invoke_tool, tool.name))
+    return seams.copied(made, on_invoke_tool=Invoker(made.on_invoke_tool, tool.name))
 
 
 async def _in_savepoint(

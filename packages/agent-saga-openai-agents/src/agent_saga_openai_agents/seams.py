@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import importlib
 import types
 import uuid
 from collections.abc import Awaitable, Callable
@@ -34,6 +35,7 @@ _AGENT = "_agent_instance"
 _CANCELLED = "_cancel_mode"
 _WAITS_UNDER = "_agent_tool_state_scope_id"
 _HANDED_TO = "_agent_ref"
+_GET_RUNNER, _SET_RUNNER = "get_default_agent_runner", "set_default_agent_runner"
 _THEIR_FUNCTION = "the_func"
 _PROVIDED = (CodeInterpreterTool, FileSearchTool, ImageGenerationTool, WebSearchTool)
 
@@ -55,6 +57,14 @@ def with_implementation(invoker: Any, replaced: Implementation) -> Any:
     replaced.__dict__.update(vars(getattr(invoker, _IMPLEMENTATION)))
     setattr(copied, _IMPLEMENTATION, replaced)
     return copied
+
+
+def copied(tool: FunctionTool, **values: Any) -> FunctionTool:
+    """Return a copy of a tool that keeps other values; classes may be made in ways of their own."""
+    made: FunctionTool = object.__new__(type(tool))
+    made.__dict__.update({**vars(tool), **values})
+    FunctionTool.__post_init__(made)
+    return made
 
 
 def behind(tool: object) -> object:
@@ -104,6 +114,11 @@ def agent_handed_to(handoff: Handoff[Any, Any]) -> Any:
     return found() if callable(found) else None
 
 
+def brings_tools(agent: object) -> bool:
+    """Say whether an agent's tools show only while it runs, as those of a sandbox do."""
+    return bool(getattr(agent, "capabilities", None))
+
+
 def agent_of(state: object) -> Any:
     """Return the agent that a run's state goes on with; None if that does not show."""
     return getattr(state, "_current_agent", None)
@@ -126,6 +141,18 @@ def was_cut_off(result: Any) -> bool:
     """Say whether a streamed run was cancelled at once; if that does not show: it has no end."""
     ended = result.final_output is not None or bool(result.interruptions)
     return bool(getattr(result, _CANCELLED, "none" if ended else "immediate") == "immediate")
+
+
+def put_round_the_runner(made: Callable[[Any], Any]) -> None:
+    """Put something round what `Runner.run` calls; nothing where a version does not let one.
+
+    Args:
+        made: a class, whose objects are made of what is there.
+    """
+    run = importlib.import_module("agents.run")
+    get, put = getattr(run, _GET_RUNNER, None), getattr(run, _SET_RUNNER, None)
+    if callable(get) and callable(put) and type(get()) is not made:
+        put(made(get()))
 
 
 def may_ask(server: object) -> bool:

@@ -15,7 +15,6 @@ Rules of this part:
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Iterable
@@ -38,7 +37,7 @@ from agent_saga.kit.frameworks.declared import (
     told_first,
 )
 from agent_saga.kit.frameworks.functions import in_place_of, without_key
-from agent_saga_openai_agents import seams, servers
+from agent_saga_openai_agents import bare, seams, servers
 from agent_saga_openai_agents.calls import calling, defaults_of
 from agent_saga_openai_agents.effects import Effect
 from agent_saga_openai_agents.invoking import Invoker, patiently
@@ -46,6 +45,8 @@ from agent_saga_openai_agents.servers import ServerToolFailed
 
 if TYPE_CHECKING:
     from agent_saga.kit.agent_kit import AgentKit
+
+bare.listen()
 
 _THEIRS = frozenset(inspect.signature(function_tool).parameters) - {"func", "timeout"}
 
@@ -225,7 +226,7 @@ def _invoked(tool: FunctionTool, effect: Effect) -> FunctionTool:
     defaults = defaults_of(tool.params_json_schema)
     policy = tool.needs_approval
     invoker = Invoker(tool.on_invoke_tool, tool.name, effect, defaults, policy)
-    return dataclasses.replace(tool, on_invoke_tool=invoker, needs_approval=invoker.needs_approval)
+    return seams.copied(tool, on_invoke_tool=invoker, needs_approval=invoker.needs_approval)
 
 
 def _wrapped(tool: FunctionTool, kit: AgentKit | None, options: dict[str, Any]) -> FunctionTool:
@@ -274,7 +275,7 @@ def with_effect(tool: FunctionTool, effect: Effect, *, remote: bool = False) -> 
         return servers.shown(value) if remote else value
 
     replaced = step if implementation is None else seams.with_implementation(invoker, step)
-    return _invoked(dataclasses.replace(tool, on_invoke_tool=replaced), effect)
+    return _invoked(seams.copied(tool, on_invoke_tool=replaced), effect)
 
 
 async def _forward(
