@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
-from agents import Agent, function_tool, handoff
+from agents import Agent, SQLiteSession, function_tool, handoff
 from scripted import Scripted, call
 from test_agents import agent_of, book, run
 
-from agent_saga import SagaAborted
-from agent_saga.errors import UndeclaredTool
+from agent_saga import SagaAborted, SagaSuspended
+from agent_saga.errors import ReplayConflict, UndeclaredTool
 from agent_saga_openai_agents import read_only, saga_agent, saga_run, saga_run_sync
 
 SAME_ID = [call("book", "call_0", item="seat")]
@@ -59,6 +60,34 @@ class TestOneTransaction:
                 for _ in range(2):
                     saga_run_sync(under_care(shop, [book("seat"), "done"]), "go on")
         shop.world.assert_stands("seat", "seat")
+
+
+def gone_on_with(shop, *scripts, **options):
+    """Run a program that is left after each run but the last, and gone on with."""
+    for script in scripts:
+        with contextlib.suppress(SagaSuspended):  # noqa: SIM117 - the saga is left inside
+            with shop.kit.transaction(saga_id="p", resume=True, suspendable=True) as saga:
+                saga_run_sync(under_care(shop, [*script, "done"]), "go on", **options)
+                if script is not scripts[-1]:
+                    saga.suspend("the program is left here")
+
+
+class TestATransactionThatIsGoneOnWith:
+    @pytest.mark.parametrize("second", [[book("room")], []], ids=["other", "none"])
+    def test_is_undone_if_a_run_in_it_goes_another_way(self, shop, second):
+        with pytest.raises(SagaAborted) as failed:
+            gone_on_with(shop, [book("seat")], second)
+        assert isinstance(failed.value.cause, ReplayConflict)
+        assert failed.value.report.clean
+        shop.world.assert_stands()
+
+    def test_is_committed_if_it_goes_the_same_way(self, shop):
+        gone_on_with(shop, [book("seat")], [book("seat")])
+        shop.world.assert_applied_once("seat")
+
+    def test_knows_from_a_session_what_was_done(self, shop):
+        gone_on_with(shop, [book("seat")], [], session=SQLiteSession("s"))
+        shop.world.assert_applied_once("seat")
 
 
 def test_a_finished_run_is_given_again_with_what_it_read(shop):

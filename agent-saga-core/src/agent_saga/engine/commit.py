@@ -80,7 +80,7 @@ def commit(saga: Saga) -> Protocol[Committed]:
     cut = yield from _settled(saga.root)
     cut = cut or _aborted(saga)
     if cut is None and saga.replay is not None:
-        cut = _left_out(saga.replay)
+        cut = _left_out(saga, saga.replay)
     if cut is not None:
         return Committed(report, cut, done=False)
     _list(saga, report)
@@ -128,9 +128,9 @@ def _settled(scope: Scope) -> Protocol[BaseException | None]:
     return None
 
 
-def _left_out(replay: Replay) -> ReplayConflict | None:
+def _left_out(saga: Saga, replay: Replay) -> ReplayConflict | None:
     """Return a conflict if a resumed run did not make what it made before, and that stands."""
-    steps = replay.left_out()
+    steps = replay.left_out(saga)
     if not steps:
         return None
     names = ", ".join(f"{step.tool.name} [{step.id[:8]}]" for step in steps)

@@ -20,7 +20,8 @@ Rules of this part:
 - A tool that is declared with other semantics since is another tool: `ReplayConflict`, and the
   recorded step stays what it was. A read that it is now would leave standing what it did.
 - A run that ends well has met every recorded step whose effect stands, but for those with a key of
-  their own: else it has changed, and what it knows nothing of would be committed with it.
+  their own: else it has changed, and what it knows nothing of would be committed with it. Of steps
+  that a framework's package named, the package says which were left out.
 - A recorded step that was committed gives its recorded result and does not run. One whose result
   could not be recorded faithfully gives `ResultNotRecorded`, never a stand-in.
 - A saga that has ended only reads: recorded results are given, and a new step is refused.
@@ -30,15 +31,16 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from agent_saga.domain.lifecycle import StepState
 from agent_saga.engine.step import RECORDED
 from agent_saga.errors import ReplayConflict
 
 if TYPE_CHECKING:
+    from agent_saga.engine.saga import Saga
     from agent_saga.engine.scope import Scope
     from agent_saga.engine.step import Step
     from agent_saga.engine.wrap import Invocation
@@ -58,9 +60,15 @@ class Replay:
         made: how many calls the recorded run made, where that is known beyond its steps.
         whole: the run makes the recorded calls again, from the first on; else whoever opened its
             boundary looks after that.
+
+    Attributes:
+        others: packages for frameworks; each returns what stands of the steps that it named, and
+            that a run should have met and has not.
     """
 
-    __slots__ = ("_calls", "_free", "_unused", "scopes", "whole")
+    __slots__ = ("_calls", "_free", "_left", "_unused", "scopes", "whole")
+
+    others: ClassVar[list[Callable[[Saga], Iterable[Step]]]] = []
 
     def __init__(
         self,
@@ -73,6 +81,7 @@ class Replay:
     ) -> None:
         self.scopes = scopes
         self.whole = whole
+        self._left = frozenset(left)
         self._calls: Counter[Calls] = Counter()
         self._unused: dict[Calls, list[Step]] = {place: [] for place in made}
         for step in steps:
@@ -116,11 +125,13 @@ class Replay:
             self.take(one, call)
         return step
 
-    def left_out(self) -> list[Step]:
+    def left_out(self, saga: Saga) -> list[Step]:
         """Return the recorded steps whose effect stands and that no call of the run has met."""
         if not self.whole:
             return []
-        return [step for steps in self._unused.values() for step in steps if _stands(step)]
+        unused = [*self._unused.values(), *(named(saga) for named in self.others)]
+        found = [step for steps in unused for step in steps if _stands(step)]
+        return [step for step in found if step.id not in self._left]
 
     def free_number(self, call: Invocation) -> int | None:
         """Return and use up the number of a call that was never announced; None if there is none.

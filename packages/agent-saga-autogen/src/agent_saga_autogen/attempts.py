@@ -108,6 +108,10 @@ class Attempts:
             raise _another_agents(found[0], agents)
         return next(iter(own), None)
 
+    def left_out(self, saga: Saga) -> list[Step]:
+        """Return what a program that goes on with its boundary did before, and has not come to."""
+        return [step for step in self._left.unmet(saga) if calls.is_ours(step.key[-1])]
+
     def check_repeated(self, saga: Saga) -> None:
         """Refuse to go on as if what a lost attempt did had not happened.
 
@@ -179,3 +183,6 @@ def attempts_of(saga: Saga, *, anew: bool = False, kept: Container[str] = ()) ->
         kept: the ids of steps that the run's state knows of.
     """
     return _attempts.of(saga, lambda: Attempts(saga, kept), anew=anew)
+
+
+attempts.tell_left_out(lambda saga: attempts_of(saga).left_out(saga))

@@ -228,6 +228,16 @@ def agents_of(key: str) -> Path | None:
         return None
 
 
+def is_ours(key: str) -> bool:
+    """Say whether a step's key is one of this package."""
+    try:
+        agents, *_, number, mac = json.loads(key)
+    except (ValueError, TypeError):
+        return False
+    named = isinstance(agents, list) and all(isinstance(agent, str) for agent in agents)
+    return named and isinstance(number, int) and isinstance(mac, str)
+
+
 def spoken(agents: Path | None) -> str:
     """Return agents in words."""
     return ", in it ".join(agents or ()) or "The program"

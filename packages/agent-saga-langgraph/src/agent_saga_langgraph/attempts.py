@@ -35,12 +35,14 @@ from agent_saga.kit.frameworks.attempts import (
     another_way,
     equal,
     stands,
+    tell_left_out,
     unnamed,
     unsettled,
 )
 from agent_saga_langgraph import place as places
 from agent_saga_langgraph.equals import Equals
 from agent_saga_langgraph.place import Mark, Place
+from agent_saga_langgraph.threads import on_thread
 from agent_saga_langgraph.tries import Try, check_tries, failed
 from agent_saga_langgraph.wishes import Asked, History, Wish
 
@@ -248,6 +250,9 @@ class Attempts:
     def _is_lost(self, wish: Wish) -> bool:
         return wish.key in self._left and self._history.has_lost(wish)
 
+    def _lost(self, saga: Saga) -> list[Step]:
+        return [s for _, wish, s in self._steps(saga) if self._is_lost(wish) and stands(s)]
+
     def save(self) -> None:
         """Keep for a process that goes on after a crash what was met again; blocks."""
         if self._notes is not None:
@@ -264,7 +269,7 @@ class Attempts:
         Raises:
             ReplayConflict: a step of it stands, and the new attempt did not repeat it.
         """
-        left = [s for _, wish, s in self._steps(saga) if self._is_lost(wish) and stands(s)]
+        left = self._lost(saga)
         if left:
             raise another_way(
                 left,
@@ -272,16 +277,16 @@ class Attempts:
                 "Begin again. durability='sync' keeps each checkpoint before the next effect.",
             )
 
+    def left_out(self, saga: Saga) -> list[Step]:
+        """Return what a program that goes on with its boundary has not come to, but on threads."""
+        return [step for step in self._lost(saga) if not on_thread(step.scope.path)]
+
     def to_keep(self, saga: Saga, only: str = "") -> dict[str, Any]:
         """Return, as plain data, what a run that resumes the saga must know, and the log does not.
 
-        Args:
-            saga: the saga.
-            only: the checkpoint at which the graph stopped, where it stored no other one.
-
-        These are the calls that were met again at another place than the one they were made at;
-        those that were asked for and have no step, since a question about them may be open; and
-        the supersteps that were completed where no checkpoint tells of them.
+        Where the graph stored but one checkpoint, `only` is the one that it stopped at.
+        These are calls that were met again elsewhere; those that were asked for and have no step,
+        since a question about them may be open; and supersteps that no checkpoint tells of.
         """
         met: dict[str, Any] = {}
         asked = []
@@ -390,3 +395,6 @@ def attempts_of(saga: Saga, history: History | None = None, notes: Notes | None 
     """Return how this package counts the steps of a saga; begun anew when a history is given."""
     make = lambda: Attempts(saga, history, notes)  # noqa: E731
     return _attempts.of(saga, make, anew=history is not None)
+
+
+tell_left_out(lambda saga: attempts_of(saga).left_out(saga))

@@ -48,6 +48,7 @@ LOG: Final = "agent_saga_log"
 LABEL: Final = "langgraph"
 """The label of a saga under which its thread and graph stand."""
 
+_SCOPE: Final = "langgraph:"
 _BY_HAND = ("update", "fork")
 """How checkpoints that no run made call their source."""
 
@@ -272,7 +273,12 @@ def saga_id_of(snapshot: StateSnapshot) -> str | None:
 
 def scope_of(thread: str) -> str:
     """Return how the savepoint of a thread's run inside a boundary of the program is called."""
-    return f"langgraph:{thread}"
+    return f"{_SCOPE}{thread}"
+
+
+def on_thread(path: Iterable[str]) -> bool:
+    """Say whether a savepoint is, or is inside, that of a thread's run; see `scope_of`."""
+    return any(part.startswith(_SCOPE) for part in path)
 
 
 def _noted(snapshot: StateSnapshot | None, key: str) -> str | None:

@@ -45,6 +45,7 @@ class Attempts:
     def __init__(self, saga: Saga, known: Container[str] = (), kept: Container[str] = ()) -> None:
         self._lock = threading.Lock()
         self._found: dict[tuple[str, str], str] = {}
+        self._known: list[Container[str]] = []
         self.runs = attempts.Runs()
         recorded = [s for s in saga.keyed.values() if stands(s) or saga.read_only]
         self._left = attempts.Left(
@@ -82,6 +83,15 @@ class Attempts:
         open_ended = [step for step in same if unsettled(step)]
         lost = [step for step in same if step in self._left]
         return next(iter([*open_ended, *lost]), None)
+
+    def know(self, known: Container[str]) -> None:
+        """Take in the call ids that are answered in the history of a run that begins."""
+        self._known.append(known)
+
+    def left_out(self, saga: Saga) -> list[Step]:
+        """Return what a program that goes on with its boundary did before, and has not come to."""
+        left = self._left.unmet(saga)
+        return [s for s in left if not any(_is_known(s, known) for known in self._known)]
 
     def began_inside(self, saga: Saga, path: calls.Path) -> bool:
         """Say whether steps of an earlier attempt were made inside a call."""
@@ -134,3 +144,6 @@ def attempts_of(
         anew: a run goes on with the saga.
     """
     return _attempts.of(saga, lambda: Attempts(saga, known, kept), anew=anew)
+
+
+attempts.tell_left_out(lambda saga: attempts_of(saga).left_out(saga))

@@ -194,7 +194,8 @@ def read(key: str) -> Mark | None:
         *path, call, number, _ = json.loads(key)
     except (ValueError, TypeError):
         return None
-    return Mark(tuple(path), call, number) if isinstance(number, int) else None
+    is_ours = isinstance(number, int) and all(isinstance(one, str) for one in (*path, call))
+    return Mark(tuple(path), call, number) if is_ours else None
 
 
 def answered(items: Iterable[Any]) -> Counter[str]:

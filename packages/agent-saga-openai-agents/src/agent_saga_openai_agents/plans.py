@@ -75,6 +75,8 @@ class Plan:
         known: how often each call id was answered before the run began.
         answers: those that the run was resumed with; None where it cannot wait for any.
         nested: it runs inside another boundary.
+        told: the call ids that are answered in the history of a run inside another boundary, where
+            that is gone on with.
 
     Attributes:
         inside: it runs inside another run.
@@ -89,6 +91,7 @@ class Plan:
         known: Counter[str] | None = None,
         answers: RunAnswers | None = None,
         nested: bool = False,
+        told: Counter[str] | None = None,
     ) -> None:
         self.given = given
         self.nested = nested
@@ -100,6 +103,7 @@ class Plan:
         self.inside = running.get() is not None
         self._saga_id = saga_id
         self._known = known or Counter()
+        self._told = told
         self._answers = answers
 
     def scope(self) -> SagaScope:
@@ -119,6 +123,8 @@ class Plan:
         goes_on = isinstance(self.given, RunState) and self._answers is not None
         kept = self._answers.steps if goes_on and self._answers is not None else ()
         attempts = attempts_of(saga_of(handle), self._known, kept, anew=not self.nested)
+        if self._told is not None:
+            attempts.know(self._told)
         if self.nested:
             outside = () if call is None else call.inside
             call = Call.around(attempts.runs.begin(outside), call)
@@ -186,8 +192,10 @@ async def planned(given: Any, asked: Asked) -> Plan:
         ConfigurationError: the run cannot be a boundary as it was asked for.
         SagaClosed: the saga of the state has ended, or has gone further.
     """
-    if current_scope.get() is not None:
-        return _nested(given, asked)
+    scope = current_scope.get()
+    if scope is not None:
+        is_again = scope.saga.replay is not None
+        return _nested(given, asked, await _history(given, asked.session) if is_again else None)
     known = await _history(given, asked.session)
     if isinstance(given, RunState):
         return await asyncio.to_thread(_of_state, given, asked, known)
@@ -208,7 +216,7 @@ async def planned(given: Any, asked: Asked) -> Plan:
     return Plan(asked, given, saga_id=saga, known=known, answers=answers)
 
 
-def _nested(given: Any, asked: Asked) -> Plan:
+def _nested(given: Any, asked: Asked, told: Counter[str] | None) -> Plan:
     if asked.key is not None:
         raise ConfigurationError(
             "A run inside another boundary was given a key; it is a part of that saga."
@@ -217,7 +225,7 @@ def _nested(given: Any, asked: Asked) -> Plan:
         raise ConfigurationError(
             "A run that waited is gone on with by the outermost run, not inside a boundary."
         )
-    return Plan(asked, given, nested=True)
+    return Plan(asked, given, nested=True, told=told)
 
 
 async def _history(given: Any, session: Any) -> Counter[str]:

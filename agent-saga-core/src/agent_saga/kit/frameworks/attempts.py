@@ -6,7 +6,8 @@ Rules of this part, which each package applies to its own keys:
 - Every effect stands that is not known to be undone or never to have come: also one that an undone
   savepoint had to leave behind. A call that equals it is not made again.
 - What an earlier part of a run did, and the part that went on neither knows nor repeats, is not
-  passed over: the run fails, and everything is undone.
+  passed over: the run fails, and everything is undone. So is what runs did inside a boundary of the
+  program, when that is gone on with.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from weakref import WeakKeyDictionary
 
 from agent_saga.domain import identity
 from agent_saga.domain.lifecycle import StepState
+from agent_saga.engine.replay import Replay
 from agent_saga.errors import ReplayConflict
 
 if TYPE_CHECKING:
@@ -76,6 +78,16 @@ def another_way(steps: Iterable[Step], part: str, fix: str) -> ReplayConflict:
     """
     names = ", ".join(sorted({step.tool.name for step in steps}))
     return ReplayConflict(f"{part} called {names}; the new attempt took another way.", fix=fix)
+
+
+def tell_left_out(left: Callable[[Saga], Iterable[Step]]) -> None:
+    """Let a program's boundary that is gone on with fail where what runs did in it is left out.
+
+    Args:
+        left: returns what stands of the steps of a saga that the package named, and that no call
+            has come to since the saga was gone on with.
+    """
+    Replay.others.append(left)
 
 
 class Left:
