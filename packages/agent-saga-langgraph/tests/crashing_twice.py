@@ -39,11 +39,11 @@ class Forgetful(SqliteSaver):
 
 
 class Twice:
-    """Books one box in each of two nodes, or both in one.
+    """Books one box in each of two nodes, by a tool or a function of the kit, or both in one.
 
     Args:
         folder: of the shop.
-        way: "nodes", "node", or "boundary" for one node that is a boundary of its own.
+        way: "nodes", "functions", "node", or "boundary" for one node that is a boundary of its own.
         dies: where the process dies: "first" or "second" call, "end" of the first node, or "".
     """
 
@@ -53,6 +53,11 @@ class Twice:
         self.tool = safe_tool(
             shop.book.func, compensate=shop.cancel.using(effect="$.id"), kit=shop.kit
         )
+        undo = shop.cancel.using(effect="$.id")
+        self.function = shop.kit.tool("COMPENSABLE", compensate=undo)(shop.book.func)
+
+    def invoke(self, item):
+        return self.tool.invoke({"item": item})
 
     def die(self, where):
         if self.dies == where:
@@ -60,13 +65,14 @@ class Twice:
 
     def book(self, where):
         self.die(f"before {where}")
-        found = self.tool.invoke({"item": "box"})["id"]
+        call = self.function if self.way == "functions" else self.invoke
+        found = call("box")["id"]
         self.die(f"after {where}")
         return found
 
     def graph(self, saver):
         builder = StateGraph(State)
-        if self.way == "nodes":
+        if self.way in ("nodes", "functions"):
             builder.add_node("first", lambda _: {"log": [self.book("first")]})
             builder.add_node("second", lambda _: {"log": [self.book("second")]})
             builder.add_edge(START, "first").add_edge("first", "second")

@@ -37,6 +37,8 @@ def goes_on(folder, way):
         ("nodes", "after first", "after first"),
         ("nodes", "after first", "before second"),
         ("nodes", "after second", "after second"),
+        ("functions", "after first", "after first"),
+        ("functions", "after first", "before second"),
         ("node", "after first", "after second"),
         ("boundary", "after first", "before second"),
         ("boundary", "after second", "after first"),

@@ -302,7 +302,10 @@ def _naming(saga: Any) -> Callable[[Any, bytes], str | None]:
     def name(tool: Any, mac: bytes) -> str | None:
         if tool.reversible:
             return None
-        return attempts_of(saga).asked(saga, tool, calling.get(), mac)[0]
+        attempts = attempts_of(saga)
+        key = attempts.asked(saga, tool, calling.get(), mac)[0]
+        attempts.save()  # that it was met again, before its result is given
+        return key
 
     return name
 
