@@ -10,12 +10,13 @@ from msgspec.structs import asdict
 
 from agent_saga.cli.exits import Exit
 from agent_saga.cli.options import by_option, log_options, named
-from agent_saga.cli.output import counted, note, printable, say, say_json
+from agent_saga.cli.output import counted, printable, say, say_json
+from agent_saga.cli.output import note as note_line
 from agent_saga.cli.place import NO_LOG, existing_log, is_there, log_path, wal_option
 from agent_saga.cli.story import moment
 from agent_saga.controls.humans.grants import Offer
 from agent_saga.controls.humans.notice import plain
-from agent_saga.errors import AgentSagaError, ApprovalError
+from agent_saga.errors import AgentSagaError
 from agent_saga.recovery.askers import UNTOLD
 from agent_saga.runtime.stores import FileApprovalStore
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_USES = 100
 _NAMED = {"context_settings": {"ignore_unknown_options": True}}
 
 
@@ -91,7 +93,7 @@ def listed(wal_path: str | None, *, as_json: bool) -> Exit:
 @click.option("--up-to", metavar="AMOUNT", help="Also further calls, until --arg sums up to this.")
 @click.option("--arg", metavar="NAME", help="The argument that --up-to bounds.")
 @click.option("--for", "seconds", type=float, metavar="SECONDS", help="How long --up-to holds.")
-@click.option("--uses", type=int, default=100, show_default=True, help="How many calls it covers.")
+@click.option("--uses", type=int, help=f"How many calls --up-to covers; {_USES} when not given.")
 @log_options
 def approve(
     request: str,
@@ -101,7 +103,7 @@ def approve(
     up_to: str | None,
     arg: str | None,
     seconds: float | None,
-    uses: int,
+    uses: int | None,
     wal_path: str | None,
     *,
     break_glass: bool,
@@ -114,22 +116,43 @@ def approve(
     """
     path, store = _store(wal_path)
     doc = store.find(request)
-    standing = _standing(doc, up_to, arg, seconds, emergency=break_glass)
+    standing = _standing(doc, up_to, arg, seconds, uses, emergency=break_glass)
     grant, asker = None, store.asker(doc)
     if (
         standing is not None
     ):  # made before the decision: a bound that cannot be used decides nothing
-        offer = Offer(doc["tool"], approver, uses=uses, rule=doc["rule"], note=note, **standing)
+        offer = Offer(doc["tool"], approver, rule=doc["rule"], note=note, **standing)
         grant = store.offered(offer)
     if signature is not None:
         made = store.sign(doc["id"], approver=approver, signature=signature, note=note)
     else:
         made = store.approve(doc["id"], approver=approver, note=note, break_glass=break_glass)
-    return _told(path, made, _kept(store, grant), asker, as_json=as_json)
+    kept, problem = _kept(store, grant)
+    told = _told(path, made, kept, asker, as_json=as_json, problem=problem)
+    if kept and arg is not None and not _names(doc, arg):
+        note_line(
+            f"Note: this call names no argument {printable(arg)}; such calls are covered only "
+            "if the policy reads it from elsewhere."
+        )
+    if problem:
+        note_line(f"Warning: the request is approved, and further calls are not covered: {problem}")
+    return Exit.NOT_CLEAN if problem else told
+
+
+def _names(doc: Doc, arg: str) -> bool:
+    """Say whether the call of a request has an argument, as far as what is shown of it tells."""
+    shown = plain(doc["arguments"])
+    return arg in shown if isinstance(shown, dict) else True
 
 
 def _standing(
-    doc: Doc, up_to: str | None, arg: str | None, seconds: float | None, *, emergency: bool
+    doc: Doc,
+    up_to: str | None,
+    arg: str | None,
+    seconds: float | None,
+    uses: int | None,
+    *,
+    emergency: bool,
 ) -> dict[str, Any] | None:
     """Return what bounds a standing grant, or None if none is wanted.
 
@@ -139,24 +162,23 @@ def _standing(
     parts = {"up_to": up_to, "arg": arg, "seconds": seconds}
     missing = [part for part in parts.values() if part is None]
     if len(missing) == len(parts):
+        if uses is not None:
+            raise click.UsageError("--uses goes with --up-to, --arg and --for.")
         return None
     if missing:
         raise click.UsageError("--up-to, --arg and --for go together.")
     if emergency or doc["signatures"]:
         what = "An emergency" if emergency else "A signature"
         raise click.UsageError(f"{what} approves this one call; --up-to is for a plain approval.")
-    return parts
+    return {**parts, "uses": _USES if uses is None else uses}
 
 
-def _kept(store: FileApprovalStore, grant: Grant | None) -> str:
+def _kept(store: FileApprovalStore, grant: Grant | None) -> tuple[str, str]:
+    """Store a grant; return its id, or why it could not be: the request is approved by then."""
     try:
-        return "" if grant is None else store.keep(grant)
+        return ("" if grant is None else store.keep(grant)), ""
     except AgentSagaError as error:
-        raise ApprovalError(
-            f"The request is approved; that further calls are covered was not stored: "
-            f"{error.message}",
-            fix=error.fix,
-        ) from error
+        return "", error.message
 
 
 @command.command("deny", **_NAMED)
@@ -241,12 +263,15 @@ def revoke(wanted: str, approver: str, note: str, wal_path: str | None, *, as_js
     return Exit.CLEAN
 
 
-def _told(path: Path, made: Doc, grant: str, asker: Asker, *, as_json: bool) -> Exit:
+def _told(
+    path: Path, made: Doc, grant: str, asker: Asker, *, as_json: bool, problem: str = ""
+) -> Exit:
     if asker.words:
-        note(f"Note: {printable(asker.words)}.")
+        note_line(f"Note: {printable(asker.words)}.")
     if as_json:
         told = {"asker": asker.waiting.value, "asker_told": asker.words}
-        say_json({"log": str(path), "request": {**_document(made), **told}, "grant": grant})
+        request = {**_document(made), **told}
+        say_json({"log": str(path), "request": request, "grant": grant, "grant_problem": problem})
         return Exit.CLEAN
     if made["decision"] is None:
         signed = ", ".join(map(printable, made["signed"]))
