@@ -128,6 +128,26 @@ def test_a_step_of_the_parent_s_saga_is_refused_in_a_child(disk_kit, ledger):
     assert ledger.lines == ["paid"]
 
 
+def test_what_a_child_is_told_to_do_can_be_done(disk_kit, ledger):
+    tool = disk_kit.safe_tool(lambda: ledger.add("paid"), "COMPENSABLE", name="pay")
+    tool.undo(lambda: ledger.add("refunded"))
+
+    def child():
+        try:
+            with disk_kit.transaction():
+                return 3
+        except SagaForked as error:
+            if "detached=True" not in error.fix:
+                return 4
+        with disk_kit.transaction(detached=True):
+            tool()
+        return 0
+
+    with disk_kit.transaction():
+        assert in_child(child) == 0
+    assert ledger.lines == ["paid"]
+
+
 PLACES = [
     *[(place, "returns") for place in ("tool", "prepare", "factory", "probe", "undo", "observe")],
     ("tool", "raises"),

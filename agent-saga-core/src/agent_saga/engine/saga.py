@@ -268,7 +268,7 @@ class Saga:
         if self.fork != fork_generation():
             raise SagaForked(
                 f"Saga {self.id} belongs to the parent process.",
-                fix="Open a boundary of its own in the child process.",
+                fix="Open one of its own in the child process, with detached=True.",
             )
 
     # --- steps -----------------------------------------------------------------------------------

@@ -199,7 +199,7 @@ class BaseWAL(Durability):
         if self._forked and not self._live:
             raise SagaForked(
                 "The saga belongs to the parent process.",
-                fix="Open a boundary of its own in the child.",
+                fix="Open a boundary of its own in the child, with detached=True.",
             )
         durable, looked_at, fences = self._looked
         if announced is None or announced > durable or _now() - looked_at > _LOOK_SERVES:
