@@ -18,7 +18,6 @@ def begun(open_log) -> tuple[FileWAL, FaultyPort]:
     log = open_log(port=port)
     log.append("STEP_INTENT")
     log.barrier_sync()
-    log.stall_after = 0.2  # only from here on
     return log, port
 
 
@@ -42,6 +41,7 @@ class Late:
         self.thread = threading.Thread(target=self._drain)
         self.thread.start()
         self.hang.reached.wait()
+        log.stall_after = 0.2  # only from here on
 
     def _drain(self) -> None:
         try:
