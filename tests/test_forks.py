@@ -11,11 +11,11 @@ import pytest
 from tools import forks, tree
 
 PROGRAM = """
-import json, sys, threading
+import json, os, sys, threading
 from tools import forks
 
 folder = sys.argv[1]
-forks.load(["agent-saga-core/tests/engine/test_names.py"])
+forks.load(["agent-saga-core/tests/engine/test_names.py", folder + "/test_sets.py"])
 del sys.modules["pytest_timeout"]
 import pytest_timeout  # as what a file imports of a package that has a plugin, too
 loaded = [name for name in ("pytest", "msgspec", "agent_saga.kit") if name in sys.modules]
@@ -38,7 +38,9 @@ threaded = [
     forks.run(["-q", "-c", "pyproject.toml", "-p", "no:cacheprovider", folder + name])[0]
     for name in ("/test_anew.py", "/test_red.py", "/test_unreadable.py")
 ]
-print(json.dumps({"loaded": loaded, "codes": codes, "said": said, "threaded": threaded}))
+found = [sys.modules["foreign"].FOUND, os.environ.get("SET_BY_A_TEST")]
+told = {"loaded": loaded, "codes": codes, "said": said, "threaded": threaded, "found": found}
+print(json.dumps(told))
 """
 FILES = {
     "test_green": "def test_it(): pass",
@@ -47,6 +49,8 @@ FILES = {
     "test_killed": "import os\ndef test_it(): os.kill(os.getpid(), 9)",
     "test_many": "import pytest\n@pytest.mark.parametrize('n', range(500))\ndef test_it(n): pass",
     "test_anew": "import sys\ndef test_it(): assert not hasattr(sys, 'parent')",
+    "test_sets": "import os\nos.environ['SET_BY_A_TEST'] = 'yes'\nimport foreign",
+    "foreign": "import os\nFOUND = os.environ.get('SET_BY_A_TEST')",
     "fills": "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))",
     "breaks": "def pytest_configure(config): raise LookupError('it breaks')",
 }
@@ -85,3 +89,7 @@ def test_where_a_thread_would_be_lost_each_is_started_anew(seen):
 def test_what_a_run_says_is_handed_back(seen):
     assert "assert False" in seen["said"]
     assert "by hand" in seen["said"]
+
+
+def test_what_is_loaded_early_finds_what_the_test_files_set_and_it_is_set_no_longer(seen):
+    assert seen["found"] == ["yes", None]

@@ -3,7 +3,8 @@
 Rules of this part:
 
 - Loaded before the first run: pytest with its plugins, and what the test files import of other
-  people. Of this workspace nothing is, but what a plugin brings: each run loads it anew.
+  people, in the environment that the files set up: what starts a thread in another one starts none.
+  Of this workspace nothing is, but what a plugin brings: each run loads it anew.
 - A run ends as a process ends, with its own code, and what it said is handed back. A run that
   breaks before a test has failed never looks like a failing test.
 - Where there is no fork, or a thread runs that a fork would lose, each run is a process of its own,
@@ -20,6 +21,7 @@ import contextlib
 import gc
 import importlib
 import io
+import json
 import os
 import subprocess
 import sys
@@ -32,7 +34,7 @@ from typing import TYPE_CHECKING, NoReturn
 from tools import tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 BROKEN = 3
 """pytest's own code for an error of its own."""
@@ -64,11 +66,23 @@ def load(files: Sequence[str]) -> None:
         return
     with tempfile.NamedTemporaryFile("r", encoding="utf-8") as seen:
         _forked(lambda: _collect(files, Path(seen.name)))
-        names = seen.read().split()
-    for name in names:
-        with contextlib.suppress(Exception):
-            importlib.import_module(name)
+        names, environ = json.loads(seen.read() or "[[], {}]")
+    with _environment(environ):
+        for name in names:
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
     gc.freeze()  # forks share this memory, and look for no garbage in it
+
+
+@contextlib.contextmanager
+def _environment(environ: dict[str, str]) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.update(environ)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def run(arguments: Sequence[str]) -> tuple[int, str]:
@@ -142,7 +156,8 @@ def _pytest(arguments: Sequence[str]) -> int:
 
 def _collect(files: Sequence[str], seen: Path) -> int:
     code = _pytest(["-q", "--collect-only", "-p", "no:cacheprovider", *files])
-    seen.write_text("\n".join(sorted(filter(_is_foreign, sys.modules))), "utf-8")
+    names = sorted(filter(_is_foreign, sys.modules))
+    seen.write_text(json.dumps([names, dict(os.environ)]), "utf-8")
     return code
 
 

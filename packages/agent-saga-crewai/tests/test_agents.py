@@ -115,6 +115,7 @@ def test_a_run_does_not_block_an_event_loop(shop):
     shop.world.assert_applied_once("seat")
 
 
+@pytest.mark.guarantee("CREWAI-20")
 def test_a_checkpoint_of_the_framework_is_not_restored_in_a_boundary(shop):
     crew = saga_agent(shop.crew(SEAT, "done"), shop.kit, tools=shop.declared)
     with pytest.raises(ConfigurationError, match="vouch"):

@@ -58,6 +58,7 @@ def kicked_off_on_a_loop(work, kit, *given):
     return asyncio.run(run())
 
 
+@pytest.mark.guarantee("CREWAI-8")
 @pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize("run", [kicked_off, kicked_off_on_a_loop])
 @pytest.mark.parametrize("again", ["guardrail", "model"])

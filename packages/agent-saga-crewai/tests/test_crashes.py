@@ -24,6 +24,7 @@ def killed(folder, *arguments):
     assert died.value.args[-1] == -signal.SIGKILL
 
 
+@pytest.mark.guarantee("CREWAI-2")
 def test_a_killed_flow_is_begun_again_under_its_id_and_repeats_no_effect(tmp_path):
     killed(tmp_path, "car")
     trips = Trips(tmp_path)

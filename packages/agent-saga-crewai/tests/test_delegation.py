@@ -42,6 +42,7 @@ def test_two_that_are_delegated_side_by_side_are_two(shop):
     shop.world.assert_stands("seat", "seat")
 
 
+@pytest.mark.guarantee("CREWAI-6")
 def test_what_was_delegated_is_not_done_again_where_its_author_is_asked_again(shop):
     boss = [delegates(), "first", delegates(), delegates(), "second"]
     worker = [SEAT, "one", SEAT, "two", SEAT, "three"]
@@ -50,6 +51,7 @@ def test_what_was_delegated_is_not_done_again_where_its_author_is_asked_again(sh
     shop.world.assert_stands("seat", "seat")
 
 
+@pytest.mark.guarantee("CREWAI-6")
 @pytest.mark.parametrize("native", [True, False])
 def test_what_failed_and_is_delegated_again_repeats_nothing(shop, native):
     boss = [delegates(), ROOM, delegates(), "done"]

@@ -125,6 +125,7 @@ def test_a_flow_that_ends_well_is_kept(shop, flows):
     shop.world.assert_applied_once("seat")
 
 
+@pytest.mark.guarantee("CREWAI-15")
 def test_a_tool_that_a_method_calls_raises_there(shop, flows):
     def careful():
         with pytest.raises(RuntimeError, match="no such item"):
@@ -145,6 +146,7 @@ def test_a_crew_in_a_method_that_has_a_tool_undeclared_ends_the_run(shop, flows)
     shop.world.assert_untouched()
 
 
+@pytest.mark.guarantee("CREWAI-17")
 def test_feedback_that_comes_later_suspends_the_saga(shop, flows):
     trip = flows.asking()
     waits = saga_run_sync(flows.made(trip), kit=shop.kit)
@@ -179,6 +181,7 @@ def test_a_flow_that_waits_returns_as_if_it_had_ended_and_can_be_answered_twice(
         shop.world.assert_stands("seat", "room", "room")
 
 
+@pytest.mark.guarantee("CREWAI-19")
 def test_feedback_after_which_the_flow_fails_undoes_all_of_it(shop, flows):
     trip = flows.asking()
     waits = asyncio.run(saga_run(flows.made(trip), kit=shop.kit))
@@ -195,6 +198,7 @@ def test_feedback_after_which_the_flow_fails_undoes_all_of_it(shop, flows):
     shop.world.assert_restored()
 
 
+@pytest.mark.guarantee("CREWAI-18")
 def test_a_flow_that_was_answered_is_not_answered_again(shop, flows):
     trip = flows.asking()
     waits = saga_run_sync(flows.made(trip), kit=shop.kit)

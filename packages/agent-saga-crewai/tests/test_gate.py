@@ -74,6 +74,7 @@ def test_a_hook_of_the_user_stops_the_run_now(shop, point):
     shop.world.assert_restored()
 
 
+@pytest.mark.guarantee("CREWAI-13")
 @pytest.mark.parametrize("what", ["crew", "agent"])
 def test_a_scope_of_hooks_inside_a_run_does_not_open_the_gate(shop, what):
     """The user's scope hides the one round it."""
@@ -153,6 +154,7 @@ def test_a_tool_that_comes_while_a_crew_runs_is_a_step(shop, native):
     shop.world.assert_restored()
 
 
+@pytest.mark.guarantee("CREWAI-11")
 @pytest.mark.parametrize("native", [True, False])
 def test_a_tool_that_comes_undeclared_ends_the_run_before_its_call(shop, native):
     crew = late_crew(shop, SEAT, ROOM, "done", native=native)

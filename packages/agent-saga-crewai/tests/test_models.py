@@ -36,6 +36,7 @@ def crew(shop):
     return made
 
 
+@pytest.mark.guarantee("CREWAI-4")
 def test_a_model_is_asked_once_for_each_question(shop, crew):
     crew(SEAT, ASK).kickoff(key="1")
     last = crew("done")
@@ -58,6 +59,7 @@ def test_an_answer_with_a_secret_is_asked_for_again(shop, crew):
     shop.world.assert_applied_once("seat", "room")
 
 
+@pytest.mark.guarantee("CREWAI-3")
 def test_a_run_that_takes_another_way_is_undone(shop, crew):
     crew(SEAT, ASK).kickoff(key="1")
     other = {"description": "go on, it is another day"}
@@ -67,6 +69,7 @@ def test_a_run_that_takes_another_way_is_undone(shop, crew):
     shop.world.assert_restored()
 
 
+@pytest.mark.guarantee("CREWAI-2")
 def test_a_run_whose_question_changed_meets_its_steps_by_what_they_are(shop, crew):
     crew(SEAT, ROOM, ASK).kickoff(key="1")
     other = {"description": "go on, it is another day"}
@@ -144,6 +147,7 @@ def test_a_call_is_read_in_whatever_form_a_model_gives_it(given):
     assert plain["function"] == {"name": name, "arguments": arguments}
 
 
+@pytest.mark.guarantee("CREWAI-5")
 def test_a_call_without_an_id_is_never_taken_for_another_one():
     assert len(once([GEMINI, GEMINI])) == 2
     assert len(once([OPENAI, OPENAI])) == 1

@@ -49,6 +49,7 @@ def call_in(shop, item):
 BODIES = [crew_in, flow_in, call_in]
 
 
+@pytest.mark.guarantee("CREWAI-1")
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("again", ["guardrail", "model"])
 def test_what_is_in_a_tool_that_is_called_again_is_not_repeated(shop, body, again):

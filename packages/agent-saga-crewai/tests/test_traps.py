@@ -19,6 +19,7 @@ from agent_saga import SagaAborted
 from agent_saga_crewai import (
     compensable,
     last_report,
+    read_only,
     saga_agent,
     saga_run,
     saga_run_sync,
@@ -63,6 +64,25 @@ def test_a_raising_tool_that_is_called_by_text_runs_six_times_or_once(shop, with
     assert shop.world.attempts() == runs
 
 
+@pytest.mark.guarantee("CREWAI-9")
+@pytest.mark.parametrize("native", [True, False])
+def test_a_read_that_fails_runs_once_for_each_call_of_the_model(shop, native):
+    ran = []
+
+    @tool
+    def look(item: str) -> str:
+        """Look an item up."""
+        ran.append(item)
+        raise LookupError(item)
+
+    crew = shop.crew(
+        [call("look", item="a")], [call("look", item="b")], tools=[look], native=native
+    )
+    saga_agent(crew, shop.kit, tools={"look": read_only()}).kickoff()
+    assert ran == ["a", "b"]
+
+
+@pytest.mark.guarantee("CREWAI-12")
 @pytest.mark.parametrize(("with_saga", "runs"), [(False, 1), (True, 0)])
 def test_a_gate_that_fails_lets_the_call_go_on_or_ends_the_run(shop, with_saga, runs, monkeypatch):
     crew = shop.crew(SEAT, "done")
@@ -78,6 +98,7 @@ def test_a_gate_that_fails_lets_the_call_go_on_or_ends_the_run(shop, with_saga, 
     assert shop.world.applications() == runs
 
 
+@pytest.mark.guarantee("CREWAI-10")
 @pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize(("with_saga", "runs"), [(False, 1), (True, 2)])
 def test_the_cache_answers_for_an_effect_or_never_does(shop, native, with_saga, runs):
@@ -99,6 +120,7 @@ def guarded(shop, *script, **options):
     return shop.crew(*script, task={"guardrail": second}, **options)
 
 
+@pytest.mark.guarantee("CREWAI-1")
 @pytest.mark.parametrize(("with_saga", "runs"), [(False, 2), (True, 1)])
 def test_a_guardrail_that_says_no_repeats_an_effect_or_not(shop, with_saga, runs):
     crew = guarded(shop, SEAT, "first", SEAT, "second")
@@ -108,6 +130,7 @@ def test_a_guardrail_that_says_no_repeats_an_effect_or_not(shop, with_saga, runs
     assert shop.world.applications() == runs
 
 
+@pytest.mark.guarantee("CREWAI-1")
 @pytest.mark.parametrize(("with_saga", "runs"), [(False, 2), (True, 1)])
 def test_a_model_that_fails_repeats_an_effect_or_not(shop, with_saga, runs):
     crew = shop.crew(SEAT, ConnectionError("the network"), SEAT, "done")

@@ -240,6 +240,7 @@ def test_a_failure_that_the_framework_raises_is_raised_from_what_the_tool_raised
     shop.world.assert_restored()
 
 
+@pytest.mark.guarantee("CREWAI-16")
 def test_a_tool_that_says_itself_that_it_failed_has_an_unknown_outcome(shop):
     @saga_tool(compensate=shop.undo, kit=shop.kit)
     def mail(text: str) -> dict:

@@ -18,7 +18,7 @@ from llama_index.core.workflow import (
 from scripted import call
 from workflows.retry_policy import retry_policy, stop_after_attempt, wait_fixed
 
-from agent_saga import SagaAborted
+from agent_saga import SagaAborted, SagaSuspended
 from agent_saga_llamaindex import saga_tool, wrap_tool
 
 AGAIN = retry_policy(wait=wait_fixed(0), stop=stop_after_attempt(3))
@@ -106,9 +106,58 @@ def desk(shop):
     return Desk(shop)
 
 
+@pytest.mark.guarantee("LLAMAINDEX-14")
 def test_a_step_that_is_run_again_repeats_no_effect(desk):
     assert desk.run(Trip(lambda: desk.book("seat", "room"))) == ["done"]
     desk.shop.world.assert_applied_once("seat", "room")
+
+
+@pytest.mark.guarantee("LLAMAINDEX-14")
+def test_nor_does_it_repeat_a_function_of_the_kit(desk):
+    book = desk.shop.kit.safe_tool(
+        desk.shop.do, "COMPENSABLE", compensate=desk.shop.undo, name="own"
+    )
+
+    async def books():
+        for item in ("seat", "seat", "room"):
+            await book(item=item)
+
+    assert desk.run(Trip(books)) == ["done"]
+    desk.shop.world.assert_stands("seat", "seat", "room")
+
+
+def test_what_was_undone_in_a_savepoint_of_a_step_is_done_when_it_is_run_again(desk):
+    book = desk.shop.kit.safe_tool(
+        desk.shop.do, "COMPENSABLE", compensate=desk.shop.undo, name="own"
+    )
+    fails = [True]
+
+    async def books():
+        async with desk.shop.kit.transaction():
+            await book(item="seat")
+            if fails:
+                fails.clear()
+                raise ConnectionError("lost")
+
+    assert desk.run(Trip(books, fails=0)) == ["done"]
+    desk.shop.world.assert_stands("seat")
+
+
+@pytest.mark.guarantee("LLAMAINDEX-19")
+def test_a_boundary_that_is_resumed_repeats_no_effect(desk):
+    """Its program runs the workflows again, and they have other ids and other pieces of work."""
+
+    async def part(*, last):
+        async with desk.shop.kit.transaction(saga_id="trip", resume=True) as saga:
+            await Trip(lambda: desk.book("seat", "seat", "room"), fails=1).run()
+            await Parts(desk.tool).run()
+            if not last:
+                saga.suspend("until tomorrow")
+
+    with pytest.raises(SagaSuspended):
+        asyncio.run(part(last=False))
+    asyncio.run(part(last=True))
+    desk.shop.world.assert_stands("seat", "seat", "room", "seat", "seat", "room")
 
 
 def test_nor_does_one_that_waited_for_a_human(desk):

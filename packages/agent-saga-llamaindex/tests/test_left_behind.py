@@ -55,6 +55,7 @@ def test_the_bare_framework_shows_what_a_failed_run_did_to_the_next_one(shop, ki
     assert "seat" in told(agent)
 
 
+@pytest.mark.guarantee("LLAMAINDEX-12")
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_next_run_of_a_context_is_told_of_no_effect_that_was_undone(shop, kind):
     agent = saga_agent(
@@ -132,6 +133,7 @@ def fails_behind_it(output):
     raise RuntimeError(f"nobody is told of {output}")
 
 
+@pytest.mark.guarantee("LLAMAINDEX-10")
 @pytest.mark.parametrize("what", ["a callback", "a read that is no step"])
 @pytest.mark.parametrize("policy", ["rollback", "continue"])
 def test_a_tool_that_fails_outside_of_a_step_has_failed_too(shop, what, policy):

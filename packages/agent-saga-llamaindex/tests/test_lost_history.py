@@ -69,6 +69,7 @@ def run(desk, *script, kind=None, given="go on", **options):
     return asyncio.run(saga_run(bounded, given, **options))
 
 
+@pytest.mark.guarantee("LLAMAINDEX-1")
 def test_a_run_that_waited_and_is_begun_again_repeats_no_effect(desk):
     seat = call("book", item="seat")
     assert isinstance(run(desk, [seat], [ASKS], key="k"), Waiting)
@@ -86,6 +87,7 @@ def test_a_result_that_cannot_be_given_again_ends_the_run(desk):
     desk.world.assert_restored()
 
 
+@pytest.mark.guarantee("LLAMAINDEX-2")
 def test_what_an_undone_agent_had_to_keep_is_not_done_again(desk):
     """An inner agent booked, failed, and its booking could not be taken back."""
 

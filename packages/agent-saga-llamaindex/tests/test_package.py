@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent_saga.kit.guarantees import manifest, stated
 from agent_saga_testing.integration.shape import DecoratorShape, PackageShape
 
 
@@ -19,3 +20,9 @@ class TestShape(PackageShape):
 
 class TestDecorator(DecoratorShape):
     package = "agent_saga_llamaindex"
+
+
+def test_its_guarantees_are_told_with_those_of_the_core():
+    told = {entry["id"]: entry for entry in manifest()["guarantees"]}
+    own = [entry["id"] for entry in stated("agent_saga_llamaindex")]
+    assert {"LIFE-1", "LLAMAINDEX-1", *own} <= set(told)

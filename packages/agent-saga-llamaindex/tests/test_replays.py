@@ -94,6 +94,7 @@ def inner(shop, *script):
 
 
 class TestAStepThatIsRetried:
+    @pytest.mark.guarantee("LLAMAINDEX-13")
     def test_repeats_no_function_of_the_kit_and_no_step_of_the_saga(self, shop):
         tool = shop.kit.safe_tool(shop.do, "COMPENSABLE", compensate=shop.undo, name="own")
 
@@ -120,6 +121,7 @@ class TestAStepThatIsRetried:
         assert run(Retried(do), kit=shop.kit) == "done"
         assert items(shop) == ["seat", "seat"]
 
+    @pytest.mark.guarantee("LLAMAINDEX-4")
     def test_sends_its_events_again_and_they_have_no_second_effect(self, shop, book):
         class Sends(Workflow):
             left = 2
@@ -312,6 +314,7 @@ def test_a_tool_that_is_run_again_after_its_end_has_no_second_effect(shop):
     assert items(shop) == ["seat"]
 
 
+@pytest.mark.guarantee("LLAMAINDEX-5")
 @pytest.mark.crash
 def test_an_event_that_was_sent_again_before_a_crash_has_no_second_effect(tmp_path):
     program = [sys.executable, str(Path(__file__).with_name("dying.py")), str(tmp_path)]

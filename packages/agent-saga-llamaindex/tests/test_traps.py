@@ -64,6 +64,7 @@ async def taken_in_flight(agent, held, *, with_saga):
 SCRIPT = [[call("held", "c1", item="seat")], "done"]
 
 
+@pytest.mark.guarantee("LLAMAINDEX-6")
 @BOTH
 def test_a_context_that_was_taken_in_flight_has_the_effect_again_when_it_is_gone_on_with(
     shop, with_saga

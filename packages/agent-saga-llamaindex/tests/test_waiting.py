@@ -100,6 +100,8 @@ class TestAnAgentThatWaits:
         asyncio.run(case())
         assert shop.world.applications(name="room") == 2
 
+    @pytest.mark.guarantee("LLAMAINDEX-7")
+    @pytest.mark.guarantee("LLAMAINDEX-6")
     def test_is_gone_on_with_once_in_a_saga(self, shop):
         waiting = run(agent(shop, [SEAT, ASKS]), "go on")
         assert isinstance(waiting, Waiting)
@@ -175,6 +177,7 @@ class TestAnAgentThatWaits:
 
 
 class TestTheGate:
+    @pytest.mark.guarantee("LLAMAINDEX-20")
     def test_asks_by_an_event_and_the_answer_is_bound_to_the_call(self, gated):
         waiting = run(agent(gated, [SEAT, WIRE]), "go on")
         [asked] = waiting.events
@@ -199,6 +202,7 @@ class TestTheGate:
         done = {"money", "gold"} - {left.arguments["item"]}
         gated.world.assert_applied_once(*done)
 
+    @pytest.mark.guarantee("LLAMAINDEX-8")
     @pytest.mark.parametrize("is_async", [False, True])
     @pytest.mark.parametrize("hides", [False, True])
     def test_asks_in_a_step_of_a_workflow_whoever_catches_it(self, gated, is_async, hides):

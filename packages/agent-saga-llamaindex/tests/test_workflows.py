@@ -69,6 +69,7 @@ class TestAStepThatIsRunAgain:
         assert asyncio.run(case()) == "done"
         assert shop.world.applications() == 6
 
+    @pytest.mark.guarantee("LLAMAINDEX-1")
     def test_repeats_no_effect_in_a_saga(self, shop):
         book = shop.kit.safe_tool(shop.do, "COMPENSABLE", compensate=shop.undo)
         tool = saga_tool(book)
@@ -85,6 +86,7 @@ class TestAStepThatIsRunAgain:
         assert shop.world.applications() == 2
         shop.world.assert_stands()
 
+    @pytest.mark.guarantee("LLAMAINDEX-1")
     def test_runs_an_agent_again_without_a_second_effect(self, shop):
         model = Scripted.of(
             [call("book", "c1", item="seat")],
@@ -200,6 +202,7 @@ class TestAWorkflow:
         assert shop.world.applications() == 1
         shop.world.assert_restored()
 
+    @pytest.mark.guarantee("LLAMAINDEX-9")
     def test_that_catches_a_failure_is_undone_where_that_is_asked_for(self, shop):
         tool = saga_tool(shop.do, compensate=shop.undo, kit=shop.kit)
         fails = saga_tool(shop.fail, semantics="REVERSIBLE", kit=shop.kit)

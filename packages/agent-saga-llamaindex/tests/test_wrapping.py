@@ -241,6 +241,7 @@ class TestWhatCannotBeWrapped:
         result = run(saga_agent(agent, shop.kit, tools={"remote": read_only()}))
         assert outputs(result)[0].content == "yes"
 
+    @pytest.mark.guarantee("LLAMAINDEX-17")
     def test_a_tool_whose_class_calls_past_its_function(self, shop):
         class Special(FunctionTool):
             async def acall(self, *args, **kwargs):
@@ -250,6 +251,7 @@ class TestWhatCannotBeWrapped:
         with pytest.raises(ConfigurationError, match=r"book \(Special\) cannot be wrapped"):
             wrap_tool(tool, compensate=shop.undo, kit=shop.kit)
 
+    @pytest.mark.guarantee("LLAMAINDEX-18")
     def test_an_agent_that_runs_code(self, shop):
         agent = CodeActAgent(code_execute_fn=lambda code: code, llm=Scripted.of(), tools=[])
         with pytest.raises(ConfigurationError, match="the code that its model writes"):
@@ -285,6 +287,7 @@ class TestDeclarations:
         )
         assert run(saga_agent(shop.agent("done"), kit)).response.content == "done"
 
+    @pytest.mark.guarantee("LLAMAINDEX-15")
     def test_tools_that_are_found_meanwhile_are_steps_or_refused(self, shop):
         class Retriever:
             async def aretrieve(self, text):
@@ -303,6 +306,7 @@ class TestDeclarations:
             run(agent([call("book", "c1", item="seat")], "done", tools={}))
         assert shop.world.applications() == 1
 
+    @pytest.mark.guarantee("LLAMAINDEX-16")
     def test_without_a_boundary_an_effect_is_refused(self, shop):
         agent = saga_agent(
             shop.agent([call("book", "c1", item="seat")], "done"), shop.kit, tools=shop.declared

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from agent_saga.engine.tool import Tool
     from agent_saga.errors import SuspendRequested
 
+    Names = Callable[[Tool, bytes], str | None]
+
+NAMED_BY: Final[list[Callable[[Saga], Names]]] = []
+"""What gives a new saga its `names`: the last one, where a framework's package is loaded."""
 
 NOWHERE: Final = -1
 """No fork generation: where a saga has begun of which nothing is recorded."""
@@ -144,7 +148,7 @@ class Saga:
         self.undo_to = ""
         self.undoings: list[InHand] = []
         self.read_only = False
-        self.names: Callable[[Tool, bytes], str | None] | None = None
+        self.names: Names | None = NAMED_BY[-1](self) if NAMED_BY else None
 
     def move(self, event: str) -> None:
         """Change the state as the lifecycle table says."""

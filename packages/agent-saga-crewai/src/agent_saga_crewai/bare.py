@@ -5,6 +5,7 @@ Rules of this part:
 - Such a run is no boundary, and nothing of ours is round it. So hooks of the whole process note, in
   a boundary that is not a run's, which task begins and which attempt at it: a call of a wrapped
   tool that an earlier attempt made is that one, and has no second effect.
+- So is a call of a function of the kit that the body of a tool makes, wrapped or not.
 - What an agent delegates is a part of the task that it works at: a new attempt at that one may do
   it again.
 - Where code takes all hooks of the process away, nothing is noted.
@@ -19,6 +20,7 @@ from crewai.hooks.dispatch import InterceptionPoint, get_hooks, register
 
 from agent_saga.engine.boundary import current_scope
 from agent_saga.kit.frameworks import attempts
+from agent_saga.kit.frameworks.naming import everywhere
 from agent_saga_crewai.attempts import attempts_of
 from agent_saga_crewai.place import Place, is_internal, place_of
 from agent_saga_crewai.runs import Execution, current_run
@@ -76,6 +78,10 @@ _trial: contextvars.ContextVar[_Trial | None] = contextvars.ContextVar(
 )
 _place: contextvars.ContextVar[Place] = contextvars.ContextVar("agent_saga_crewai_place")
 """Where the call that an agent is about to make is made."""
+_is_called: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "agent_saga_crewai_is_called", default=False
+)
+"""Whether the code is inside a call that an agent makes."""
 
 
 def key_of(saga: Saga, tool: Tool, mac: bytes) -> str | None:
@@ -84,6 +90,11 @@ def key_of(saga: Saga, tool: Tool, mac: bytes) -> str | None:
     if trial is None or tool.reversible:
         return None
     return attempts_of(saga).key(saga, tool, _place.get(Place()), trial.execution, mac)
+
+
+def _name(saga: Saga, tool: Tool, mac: bytes) -> str | None:
+    """Return the key of a call that passes none of this package's tools."""
+    return key_of(saga, tool, mac) if _is_called.get() and current_run() is None else None
 
 
 def watch() -> None:
@@ -138,6 +149,11 @@ def _model_asked(context: Any) -> None:
 def _tool_called(context: Any) -> None:
     if _trial.get() is not None:
         _place.set(_place_of(context))
+        _is_called.set(True)
+
+
+def _tool_returned(_context: Any) -> None:
+    _is_called.set(False)
 
 
 def _task_ended(context: Any) -> None:
@@ -165,6 +181,10 @@ _HOOKS: Final = {
     InterceptionPoint.PRE_STEP: _task_begins,
     InterceptionPoint.PRE_MODEL_CALL: _model_asked,
     InterceptionPoint.PRE_TOOL_CALL: _tool_called,
+    InterceptionPoint.POST_TOOL_CALL: _tool_returned,
     InterceptionPoint.POST_STEP: _task_ended,
     InterceptionPoint.EXECUTION_END: _run_ended,
 }
+
+everywhere(_name)
+watch()  # functions of the kit may be called before there is any tool of this package

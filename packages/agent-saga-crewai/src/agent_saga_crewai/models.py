@@ -173,7 +173,7 @@ class _Question:
         """Return the answer; blocks."""
         self._run.check()
         self._run.guard()
-        if not self._run.records:
+        if not self._is_recorded():
             return once(ask())
         try:
             value = self._step(lambda: to_record(ask())).run()
@@ -187,7 +187,7 @@ class _Question:
         """Return the answer."""
         self._run.check()
         self._run.guard()
-        if not self._run.records:
+        if not self._is_recorded():
             return once(await ask())
 
         async def forward() -> Any:
@@ -200,6 +200,10 @@ class _Question:
         except RefusedError as refusal:
             raise self._run.stop(refusal) from refusal
         return self._given(value)
+
+    def _is_recorded(self) -> bool:
+        """Say whether the answer is recorded: it leads a run that begins again the same way."""
+        return self._run.records
 
     def _step(self, forward: Callable[[], Any]) -> Invocation:
         scope = self._run.scope

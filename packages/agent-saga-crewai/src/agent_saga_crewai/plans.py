@@ -199,8 +199,7 @@ def planned(work: Work, asked: Asked) -> Plan:
     kept = log.awaits if log.state is SagaState.SUSPENDED or work.goes_on else None
     if work.goes_on and log.state is not None:
         _check_feedback(work, saga_id, log.state, kept)
-    if log.state not in (*_GOES_ON, SagaState.COMMITTED):
-        raise _ended(saga_id, log.state)
+    _check_goes_on(saga_id, log.state)
     answers = RunAnswers(kept)
     if asked.resume is not None and not work.goes_on:
         answers.take(asked.resume)
@@ -253,8 +252,15 @@ def _numbered(flow: str, number: int) -> str:
     return f"crewai:{flow}" if number == 1 else f"crewai:{flow}:{number}"
 
 
-def _ended(saga_id: str, state: SagaState | None) -> SagaClosed:
-    return SagaClosed(
+def _check_goes_on(saga_id: str, state: SagaState | None) -> None:
+    """Refuse to go on in a saga that was undone, or could not be undone.
+
+    Raises:
+        SagaClosed: so it was.
+    """
+    if state in (*_GOES_ON, SagaState.COMMITTED):
+        return
+    raise SagaClosed(
         f"The saga {saga_id!r} is {state.value if state is not None else 'gone'}; it cannot be "
         "gone on with, and what its run remembers may no longer be true of the world.",
         rule="ended",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent_saga.kit.frameworks.versions import text
 from agent_saga.plugins.markers import hookimpl
@@ -16,3 +16,11 @@ if TYPE_CHECKING:
 def saga_register_integrations(registry: IntegrationRegistry) -> None:
     """Register CrewAI and the range of its versions, without importing it."""
     registry.add("crewai", package="agent_saga_crewai", supports=f"crewai{text(RANGES['crewai'])}")
+
+
+@hookimpl
+def saga_guarantees() -> list[dict[str, Any]]:
+    """Return what this package guarantees; its `guarantees.toml` says what keeps it."""
+    from agent_saga.kit.guarantees import stated  # noqa: PLC0415 - seldom needed
+
+    return stated("agent_saga_crewai")

@@ -46,12 +46,7 @@ class Work:
             )
         if isinstance(agent, Agent) and inputs is None:
             raise ConfigurationError("An agent by itself is run with a message.")
-        if getattr(options.get("from_checkpoint"), "restore_from", None) is not None:
-            raise ConfigurationError(
-                "A run that CrewAI restores from a checkpoint remembers effects that no saga can "
-                "vouch for: they may have been undone.",
-                fix="Run it under a key: after a crash it is gone on with, and repeats no effect.",
-            )
+        _check_begins(options)
         self.agent: Any = agent
         self.inputs = inputs
         self.feedback = feedback
@@ -149,6 +144,20 @@ class Work:
             return await self.agent.resume_async(self.feedback)
         method = "kickoff_async" if isinstance(self.agent, Agent) else how
         return await getattr(self.agent, method)(self.inputs, **self.options)
+
+
+def _check_begins(options: Mapping[str, Any]) -> None:
+    """Refuse a run that CrewAI would restore from a checkpoint of its own.
+
+    Raises:
+        ConfigurationError: so it would.
+    """
+    if getattr(options.get("from_checkpoint"), "restore_from", None) is not None:
+        raise ConfigurationError(
+            "A run that CrewAI restores from a checkpoint remembers effects that no saga can "
+            "vouch for: they may have been undone.",
+            fix="Run it under a key: after a crash it is gone on with, and repeats no effect.",
+        )
 
 
 def waits(result: Any) -> bool:

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from agent_saga.controls.waiting import WaitingApprovals, answering
@@ -159,7 +160,11 @@ class Plan:
             outer = running.get()
             self.run.root = _inside(executing.get(), attempts_of(saga).run(()))
             self.run.counts = self.run.counts if outer is None else outer.counts
-        with naming(saga, _naming(saga)), answering(self.run.answers), entered(self.run):
+        with (
+            naming(saga, functools.partial(_name, saga)),
+            answering(self.run.answers),
+            entered(self.run),
+        ):
             yield
 
     def _knows(self, step: str, place: Path) -> bool:
@@ -213,13 +218,9 @@ def _inside(around: Execution | None, number: int) -> Execution:
     return Execution((f"run {number}",), around)
 
 
-def _naming(saga: Any) -> Callable[[Any, bytes], str | None]:
-    """Return what names the calls of a step that are none of this package's tools."""
-
-    def name(tool: Any, mac: bytes) -> str | None:
-        run, here = running.get(), executing.get()
-        if run is None or here is None or not here.place:
-            return None
-        return attempts_of(saga).key(saga, tool, run, mac)
-
-    return name
+def _name(saga: Any, tool: Any, mac: bytes) -> str | None:
+    """Return the key of a call in a step that is none of this package's tools."""
+    run, here = running.get(), executing.get()
+    if run is None or here is None or not here.place:
+        return None
+    return attempts_of(saga).key(saga, tool, run, mac)

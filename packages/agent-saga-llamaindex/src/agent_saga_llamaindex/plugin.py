@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent_saga.kit.frameworks.versions import text
 from agent_saga.plugins.markers import hookimpl
@@ -20,3 +20,11 @@ def saga_register_integrations(registry: IntegrationRegistry) -> None:
         package="agent_saga_llamaindex",
         supports=f"llama-index-core{text(RANGES['llama-index-core'])}",
     )
+
+
+@hookimpl
+def saga_guarantees() -> list[dict[str, Any]]:
+    """Return what this package guarantees; its `guarantees.toml` says what keeps it."""
+    from agent_saga.kit.guarantees import stated  # noqa: PLC0415 - seldom needed
+
+    return stated("agent_saga_llamaindex")

@@ -4,6 +4,9 @@ Rules of this part:
 
 - While a run goes on in a saga, a call that its caller does not name is named by the package, so
   that it is known again when the framework runs its node or step again.
+- In a boundary of the program a framework may run something again, too, though no run of a package
+  goes on there. A package that knows such calls names them in every saga that begins after it was
+  loaded; it is asked last.
 - Several runs may go on in one saga, also of different packages, and end in any order. A call is
   named until the last of them has ended. The run that began last is asked first: of a run inside
   another one it knows more. Whether a call is made in one of its runs at all, a package knows
@@ -14,9 +17,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import weakref
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from agent_saga.engine.saga import NAMED_BY
 from agent_saga.kit.frameworks.attempts import PerSaga
 
 if TYPE_CHECKING:
@@ -43,6 +48,30 @@ class _Runs:
 
 
 _runs: PerSaga[_Runs] = PerSaga()
+_everywhere: Final[list[Callable[[Saga, Tool, bytes], str | None]]] = []
+
+
+def everywhere(name: Callable[[Saga, Tool, bytes], str | None]) -> None:
+    """Have the calls of every saga named that begins from now on, once no run names them.
+
+    Args:
+        name: as `Name`, with the saga before; None where a call is none of the framework's.
+    """
+    _everywhere.append(name)
+    if _names_of not in NAMED_BY:
+        NAMED_BY.append(_names_of)
+
+
+def _names_of(saga: Saga) -> Name:
+    """Return what names the calls of a saga wherever they are made; it does not keep it alive."""
+    found = weakref.ref(saga)
+
+    def name(tool: Tool, mac: bytes) -> str | None:
+        here = found()
+        keys = (each(here, tool, mac) for each in _everywhere if here is not None)
+        return next((key for key in keys if key is not None), None)
+
+    return name
 
 
 @contextlib.contextmanager
