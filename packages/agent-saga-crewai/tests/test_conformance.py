@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 import drivers
-import pytest
 
 from agent_saga_testing.integration.conformance import IntegrationConformance
 from agent_saga_testing.integration.elsewhere import book
@@ -17,13 +16,6 @@ from agent_saga_testing.integration.runs import RunCases
 
 class TestCrew(IntegrationConformance):
     driver = drivers.CrewDriver
-    deviations: ClassVar[dict[str, str]] = {
-        "test_a_tool_error_undoes_the_run_where_that_is_asked_for": "bound to a guarantee",
-    }
-
-    @pytest.mark.guarantee("CREWAI-14")
-    def test_a_tool_error_undoes_the_run_where_that_is_asked_for(self, bench):
-        super().test_a_tool_error_undoes_the_run_where_that_is_asked_for(bench)
 
 
 class TestCrewInAThread(RunCases):

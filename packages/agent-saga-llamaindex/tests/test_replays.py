@@ -121,6 +121,33 @@ class TestAStepThatIsRetried:
         assert run(Retried(do), kit=shop.kit) == "done"
         assert items(shop) == ["seat", "seat"]
 
+    @pytest.mark.guarantee("LLAMAINDEX-1")
+    def test_in_a_workflow_of_the_bare_framework_that_a_step_runs_repeats_nothing(self, shop, book):
+        """Two runs of it are two, and the outer step that is run again repeats both."""
+
+        class Inner(Workflow):
+            left = 1
+
+            @step
+            async def begin(self, ev: StartEvent) -> Work:
+                await book.acall(item="seat")
+                return Work()
+
+            @step(retry_policy=AGAIN)
+            async def work(self, ev: Work) -> StopEvent:
+                await book.acall(item=ev.item)
+                if self.left:
+                    self.left -= 1
+                    raise ConnectionError("lost")
+                return StopEvent(result="done")
+
+        async def do():
+            for _ in range(2):
+                await Inner(timeout=None).run()
+
+        assert run(Retried(do), kit=shop.kit) == "done"
+        assert items(shop) == ["desk", "desk", "seat", "seat"]
+
     @pytest.mark.guarantee("LLAMAINDEX-4")
     def test_sends_its_events_again_and_they_have_no_second_effect(self, shop, book):
         class Sends(Workflow):

@@ -153,7 +153,7 @@ class Attempts:
             run: the run that it is made in.
             mac: the arguments' fingerprint.
         """
-        execution = calls.executing.get() or run.root
+        execution = calls.execution_here(run, self.count)
         with self._lock:
             name = calls.name_of(calls.calling.get(), run)
             number = execution.number(tool.name, mac)

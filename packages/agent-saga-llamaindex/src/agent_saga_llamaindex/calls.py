@@ -9,6 +9,8 @@ Rules of this part:
   an event comes that it waited for; when its context is restored. The framework gives a step the
   same piece of work then. So the place of a call is the steps that it is made inside of, each with
   its piece of work; the same place is the same place in any process.
+- A workflow of the bare framework that a step runs itself is not seen. But LlamaIndex tells, where
+  a tool is called in it, which step runs and at which piece of work: that place is known, too.
 - Tools that run in threads see the same objects.
 """
 
@@ -21,6 +23,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agent_saga_llamaindex import seams
 from agent_saga_llamaindex.lineage import Lineage
 
 if TYPE_CHECKING:
@@ -70,8 +73,8 @@ class Execution:
     """
 
     __slots__ = (
-        *("_lock", "_numbers", "_runs", "before", "line", "met", "outer", "pending", "place"),
-        "worker",
+        *("_lock", "_numbers", "_runs", "_unseen", "before", "line", "met", "outer", "pending"),
+        *("place", "worker"),
     )
 
     def __init__(
@@ -93,12 +96,35 @@ class Execution:
         self._lock = threading.Lock()
         self._numbers: Counter[tuple[str, bytes]] = Counter()
         self._runs = 0
+        self._unseen: dict[str | int, Execution] = {}
+
+    def in_unseen(self, worker: Any, before: int) -> Execution:
+        """Return the execution of a step of a workflow that was begun in here and is not seen.
+
+        Args:
+            worker: the framework's object of it.
+            before: how many calls the saga knows now.
+        """
+        run = seams.run_id()
+        with self._lock:
+            around = self._unseen.get(run)
+            if around is None:
+                around = self._unseen[run] = self._next_run()
+            found = self._unseen.get(id(worker))
+            if found is None:
+                place = (*around.place, seams.step_name(worker), seams.work_of(worker))
+                found = Execution(place, around, before=before, worker=worker)
+                self._unseen[id(worker)] = found
+            return found
 
     def run_inside(self) -> Execution:
         """Return a run of a workflow that begins inside this execution."""
         with self._lock:
-            self._runs += 1
-            return Execution((*self.place, f"run {self._runs}"), self, before=self.before)
+            return self._next_run()
+
+    def _next_run(self) -> Execution:
+        self._runs += 1
+        return Execution((*self.place, f"run {self._runs}"), self, before=self.before)
 
     def number(self, tool: str, mac: bytes) -> int:
         """Return how many equal calls it has made before."""
@@ -191,6 +217,19 @@ executing: contextvars.ContextVar[Execution | None] = contextvars.ContextVar(
     "agent_saga_llamaindex_execution", default=None
 )
 """The execution of a workflow's step that the code is inside of."""
+
+
+def execution_here(run: Run, before: int) -> Execution:
+    """Return the execution that a call is made in.
+
+    Args:
+        run: the run that goes on here.
+        before: how many calls the saga knows now.
+    """
+    found, worker = executing.get() or run.root, seams.worker()
+    if worker is None or any(each.worker is worker for each in found.chain()):
+        return found
+    return found.in_unseen(worker, before) if seams.run_id() else found
 
 
 @contextlib.contextmanager
