@@ -82,6 +82,17 @@ def test_a_read_that_fails_runs_once_for_each_call_of_the_model(shop, native):
     assert ran == ["a", "b"]
 
 
+@pytest.mark.guarantee("CREWAI-14")
+def test_a_failure_that_undoes_a_run_lets_nothing_more_of_it_begin(shop):
+    crew = shop.crew(SEAT, [call("fails", item="x")], ROOM, "done")
+    run = saga_agent(crew, shop.kit, tools=shop.declared, on_tool_failure="rollback")
+    with pytest.raises(SagaAborted):
+        run.kickoff()
+    assert [one.name for one in shop.world.calls("forward")] == ["seat"]
+    assert len(crew.agents[0].llm.seen) == 2
+    shop.world.assert_restored()
+
+
 @pytest.mark.guarantee("CREWAI-12")
 @pytest.mark.parametrize(("with_saga", "runs"), [(False, 1), (True, 0)])
 def test_a_gate_that_fails_lets_the_call_go_on_or_ends_the_run(shop, with_saga, runs, monkeypatch):

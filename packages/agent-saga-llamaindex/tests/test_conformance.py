@@ -16,23 +16,9 @@ from agent_saga_testing.integration.elsewhere import run_and_die
 from agent_saga_testing.integration.resumes import DIES, SEAT
 from agent_saga_testing.integration.runs import RunCases
 
-BOUND = "as it is, and bound to a guarantee"
-
 
 class TestFunctionAgent(IntegrationConformance):
     driver = drivers.FunctionAgentDriver
-    deviations: ClassVar = {
-        "test_an_asynchronous_tool_in_flight_is_cancelled_and_the_rest_undone": BOUND,
-        "test_a_model_that_calls_again_what_it_lost_has_no_second_effect": BOUND,
-    }
-
-    @pytest.mark.guarantee("LLAMAINDEX-11")
-    def test_an_asynchronous_tool_in_flight_is_cancelled_and_the_rest_undone(self, bench):
-        super().test_an_asynchronous_tool_in_flight_is_cancelled_and_the_rest_undone(bench)
-
-    @pytest.mark.guarantee("LLAMAINDEX-2")
-    def test_a_model_that_calls_again_what_it_lost_has_no_second_effect(self, bench):
-        super().test_a_model_that_calls_again_what_it_lost_has_no_second_effect(bench)
 
     @pytest.mark.guarantee("LLAMAINDEX-3")
     def test_what_a_killed_run_did_and_the_model_no_longer_does_is_undone(self, bench):

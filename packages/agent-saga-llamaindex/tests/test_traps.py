@@ -117,6 +117,31 @@ def test_a_cancelled_run_whose_tool_had_its_effect_leaves_it_or_says_so(shop, wi
         assert [line.tool for line in reports[0].standing] == ["held"]
 
 
+@pytest.mark.guarantee("LLAMAINDEX-11")
+def test_a_run_that_is_cancelled_does_not_go_on_behind_its_caller(shop):
+    reached = asyncio.Event()
+
+    async def slow(item: str) -> dict:
+        """Book an item, later."""
+        reached.set()
+        await asyncio.sleep(3)
+        return shop.world.do(item)
+
+    tool = FunctionTool.from_defaults(async_fn=slow, name="slow")
+    agent = shop.agent([call("slow", "c1", item="seat")], "done", tools=[tool])
+    agent = saga_agent(agent, shop.kit, tools={"slow": shop.declared["book"]})
+
+    async def case():
+        task = asyncio.ensure_future(saga_run(agent, "go on"))
+        await reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(case())
+    assert not shop.world.calls()
+
+
 class Delegating(AsyncBaseTool):
     """A tool round a tool, as one is written without looking at how contexts are given."""
 
