@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_saga.domain.secrets import _SHAPES, _first_look, looks_secret, mask_text, secret_key
+from agent_saga.domain.secrets import (
+    _BEHIND,
+    _SHAPES,
+    _first_look,
+    looks_secret,
+    mask_text,
+    secret_key,
+)
 
 DIGITS = "0123456789abcdef" * 4
 LETTERS = "aB3dE5gH7jK9mN1pQ2sT4vW6xY8z" * 3
@@ -105,6 +112,17 @@ def test_the_first_look_misses_no_example(secret: str) -> None:
 def test_the_first_look_misses_no_shape(shape: str, data: st.DataObject) -> None:
     text = data.draw(st.from_regex(shape).filter(re.compile(shape).search))
     assert _first_look(text)
+
+
+@pytest.mark.parametrize("row", _BEHIND)
+@settings(max_examples=200)
+@given(data=st.data())
+def test_the_two_letters_in_front_hide_no_piece(
+    row: tuple[str, str, str, tuple[str, ...]], data: st.DataObject
+) -> None:
+    _, end, last, pieces = row
+    piece = data.draw(st.from_regex(f"(?:{'|'.join(pieces)})", fullmatch=True)) or last
+    assert _first_look(piece + data.draw(st.from_regex(end, fullmatch=True)))
 
 
 @pytest.mark.parametrize(

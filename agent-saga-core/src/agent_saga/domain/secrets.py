@@ -82,29 +82,31 @@ _SHAPES: Final = (
 
 # The end of a name in front of `=`, or of a quote and `:`; pieces of one length stand together.
 _NAME_ENDS: Final = ("(?i:ecret|hrase|token)", "(?i:word|code)", "(?i:key)", "(?i:wd)")
+_NAMES_LAST: Final = "(?i:[edrsw][denty])"
 
-# A letter; the end of a shape's piece up to that letter; what stands in front of this end. Python
-# looks behind at one length only, so each text here holds pieces of one length.
+# A letter; the end of a shape's piece up to that letter; the two letters before this end, by which
+# most such letters are passed over at once; all that stands in front of this end. Python looks
+# behind at one length only, so each text here holds pieces of one length.
 _BEHIND: Final = (
-    ("_", "_", (
+    ("_", "_", "[abcehloprstvy][18acdefikmnoprstu]", (
         "_live|_test|_prod|whsec|b_pat|shp(?:at|ca|pa|ss)|n_api|ecret|scale",
         "trys|tryu|glsa",
         "gh[pousr]|npm|ntn|gsk|glc|sbp|_v1",
         "hf|r8",
     )),
-    ("-", "-", (
+    ("-", "-", "[AGPabdeflmnprst][EKXikpstxy]", (
         "GOCSPX|glsoat|lagent|sq0(?:atp|csp|idp)",
         "glpat|gl(?:cbt|ptt|oas|imt)",
         "gl(?:dt|rt|ft)|xapp|pypi|pplx|PMAK|NRAK",
         "key|xai|AGE",
         "sk",
     )),
-    (r"\.", r"\.", ("hooks", "ya29", "hv[sbr]", "SG|dp")),
-    ("=", "=", _NAME_ENDS),
-    (":", "[\"']:", _NAME_ENDS),
-    (":", r"\\[\"']:", _NAME_ENDS),
-    ("J", "J", ("ey",)),
-    ("p", "p", ("da",)),
+    (r"\.", r"\.", "[2Sdkv][9Gbprs]", ("hooks", "ya29", "hv[sbr]", "SG|dp")),
+    ("=", "=", _NAMES_LAST, _NAME_ENDS),
+    (":", "[\"']:", _NAMES_LAST, _NAME_ENDS),
+    (":", r"\\[\"']:", _NAMES_LAST, _NAME_ENDS),
+    ("J", "J", "ey", ("",)),
+    ("p", "p", "da", ("",)),
 )  # fmt: skip
 _AHEAD: Final = (
     "-(?=----BEGIN)", r"\.(?=atlasv1)", r":(?=//[^\s/]*@)", ":(?=AA)", "A(?:KIA|SIA|BIA|CCA|Iza)",
@@ -119,8 +121,8 @@ def _first_look_pattern() -> str:
     any of them, what cannot begin one.
     """
     behind = [
-        f"{letter}(?<={end})(?:{'|'.join(f'(?<=(?:{piece}){end})' for piece in pieces)})"
-        for letter, end, pieces in _BEHIND
+        f"{letter}(?<={last}{end})(?:{'|'.join(f'(?<=(?:{piece}){end})' for piece in pieces)})"
+        for letter, end, last, pieces in _BEHIND
     ]
     return "|".join((*behind, *_AHEAD))
 
