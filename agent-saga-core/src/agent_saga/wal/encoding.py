@@ -63,6 +63,7 @@ class Fragment(bytes):
 
 
 _ONLY_FRAGMENTS: Final = frozenset({Fragment})
+_SMALL: Final = 1024
 
 EMPTY: Final = Fragment(b"{}")
 """The payload of a record that has nothing more to say."""
@@ -145,6 +146,12 @@ def name(text: str) -> Fragment:
 
 def count(number: int) -> Fragment:
     """Encode a number that we counted ourselves."""
+    return _small(number) if number < _SMALL else Fragment(b"%d" % number)
+
+
+@functools.lru_cache(maxsize=_SMALL)
+def _small(number: int) -> Fragment:
+    """Encode a number that comes again and again, as the first calls of every saga do; kept."""
     return Fragment(b"%d" % number)
 
 
