@@ -113,7 +113,7 @@ def _ways(w: Work) -> list[Figure]:
         "arguments, encoded": (lambda: arguments(salt, ARGUMENTS), 4, 0),
         "a result, masked": (lambda: masked(RESULT), 4, 0),
         "a record, appended": (append, 2, 1),
-        "a record, appended and written": (out, 13.1, 3),
+        "a record, appended and written": (out, 12.1, 3),
         "the fence, looked at": (look, 5, 0),
         "a transaction, on its caller's thread": (transact, 8, 1),
     }

@@ -264,12 +264,13 @@ def committed(step: Step, event: str = Ev.STEP_COMMITTED) -> tuple[int, AgentSag
         memory).
     """
     result, faithful = masked(step.result)
-    fields: dict[str, Fragment] = {}
     if step.state is StepState.NEW:
-        fields = call_fields(step)[0]
+        fields, _ = call_fields(step)
         if step.saga.engine.gate.records:
             fields |= taken(step)
-    fields["result"] = result
+        fields["result"] = result
+    else:
+        fields = {"result": result}
     if not faithful:
         fields["replayable"] = _FALSE
     problem = None

@@ -38,7 +38,7 @@ def committed(step: Step, value: Any) -> tuple[Outcome, int]:
     except WALError as error:
         return Outcome(error=error), 0
     outcome = Outcome(value, leak)
-    return (outcome, 0) if out and not _durably(step) else (outcome, seq)
+    return (outcome, 0) if out and (tool.reversible or not _durably(step)) else (outcome, seq)
 
 
 def _durably(step: Step) -> bool:

@@ -39,9 +39,8 @@ class Batch(Struct, frozen=True, gc=False):
     """
 
     data: bytes
-    records: int
     last: int
-    seals: bool
+    seals: bool = False
 
 
 _Tail = tuple[Batch | None, Chain, list[Entry]]
@@ -146,7 +145,7 @@ class Buffer:
             batch, chain, waiting = self._stamp_many(chain, waiting, mark)
         else:
             line, chain = stamped(waiting[0], chain, mark, self._salts)
-            batch, waiting = Batch(line, 1, chain[0], False), []
+            batch, waiting = Batch(line, chain[0]), []
         self._tail = (batch, chain, waiting)
         self.carried = mark
         self._stamped = self.bytes_in
@@ -161,7 +160,7 @@ class Buffer:
         for entry in waiting[:count] if count else waiting:
             line, chain = stamped(entry, chain, mark, salts)
             lines.append(line)
-        batch = Batch(b"".join(lines), len(lines), chain[0], count > 0)
+        batch = Batch(b"".join(lines), chain[0], count > 0)
         return batch, chain, waiting[len(lines) :]
 
     def _to_seal(self, waiting: list[Entry]) -> int:

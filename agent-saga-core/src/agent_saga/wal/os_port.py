@@ -88,10 +88,7 @@ class OsPort:
             return os.write(fd, data)
 
     else:
-
-        def pwrite(self, fd: int, data: bytes, offset: int) -> int:
-            """Write at `offset`; returns how many bytes were written, which may be fewer."""
-            return os.pwrite(fd, data, offset)
+        pwrite = staticmethod(os.pwrite)
 
     def append(self, fd: int, data: bytes) -> int:
         """Write at the end of a file opened with `O_APPEND`; returns how many bytes it took."""
