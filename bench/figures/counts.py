@@ -50,7 +50,7 @@ def _steps(w: Work) -> list[Figure]:
             *_way("REVERSIBLE step, sync", lambda: w.look_sync(**ARGUMENTS), 63.1, 6),
             # Its locks are no counter: the flusher, which it waits for, takes some of them or not.
             # The write of its intent, which the flusher finds done, is among its calls.
-            _way("COMPENSABLE step, sync", lambda: w.charge_sync(**ARGUMENTS), 123, 0)[0],
+            _way("COMPENSABLE step, sync", lambda: w.charge_sync(**ARGUMENTS), 121, 0)[0],
         ]
 
 

@@ -216,9 +216,9 @@ class Step(Struct, eq=False):
     def line(self, detail: str = "", error: BaseException | None = None) -> StepLine:
         """Return this step as one line of a report."""
         label = self.compensation.label if self.compensation is not None else ""
-        shown = one_line(error) if error is not None else ""
+        shown = mask_text(one_line(error)[:2000])[:300] if error is not None else ""
         told = mask_text(detail) if detail else ""
-        return StepLine(self.id, self.tool.name, told, label, mask_text(shown[:2000])[:300])
+        return StepLine(self.id, self.tool.name, told, label, shown)
 
     def new_generation(self) -> None:
         """Start over with a new idempotency key: after an undo, or when the key was spent."""

@@ -81,17 +81,13 @@ class Durability(Draining):
         """Have a sync cover `seq`: the one in flight if it does, else another."""
         if self._target < seq and self.synced < seq and self._cause is None:
             if not (self._target or self._flusher.kicked) and self._io.acquire(False):
-                self._write_first()
+                try:
+                    self._drain()
+                except WALError:  # whoever waits is told of a poison; the flusher meets the others
+                    _log.debug("The log could not be drained.", exc_info=True)
+                finally:
+                    self._io.release()
             self._flusher.kick()
-
-    def _write_first(self) -> None:
-        """Write what waits, for the flusher; io lock held, and given back."""
-        try:
-            self._drain()
-        except WALError:  # a poison is told to whoever waits, anything else the flusher meets too
-            _log.debug("The log could not be drained.", exc_info=True)
-        finally:
-            self._io.release()
 
     def durable_future(self, seq: int, loop: asyncio.AbstractEventLoop) -> Future | None:
         """Wait until a record is durable.
