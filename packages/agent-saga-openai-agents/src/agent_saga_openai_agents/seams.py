@@ -63,7 +63,7 @@ def copied(tool: FunctionTool, **values: Any) -> FunctionTool:
     """Return a copy of a tool that keeps other values; classes may be made in ways of their own."""
     made: FunctionTool = object.__new__(type(tool))
     made.__dict__.update({**vars(tool), **values})
-    FunctionTool.__post_init__(made)
+    FunctionTool.__post_init__(made)  # type: ignore[no-untyped-call]
     return made
 
 
