@@ -17,19 +17,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from agent_saga.controls.amounts import SMALL, Number
 from agent_saga.controls.control import CallView, Control, Judge, Use, Wait
 from agent_saga.controls.limits.limit import LIMITS, Limit
-from agent_saga.controls.limits.memory import MemoryLimitStore
-from agent_saga.controls.limits.scopes import by_tool
+from agent_saga.controls.limits.memory import MemoryLimitStore, Place, Taken
+from agent_saga.controls.limits.scopes import arguments_of, by_tool
 from agent_saga.controls.limits.shared import LimitStore
 from agent_saga.controls.limits.usage import Over, refusal
 from agent_saga.errors import RefusedError, one_line
 from agent_saga.wal.encoding import listed
 
 __all__ = ["MemoryLimits", "SharedLimits", "Want", "limits_control"]
+
+_TELLING: Final = frozenset({str, int, type(None)})
+"""Types of values by which calls are told apart as the values themselves are; None is no value."""
+
+_MOST_KNOWN: Final = 1024
 
 S = TypeVar("S", MemoryLimitStore, LimitStore)
 Want: TypeAlias = tuple[Limit, str, Number]
@@ -48,6 +55,23 @@ class Wanted(NamedTuple):
 
     fixed: tuple[Want | None, ...]
     read: tuple[tuple[str | None, tuple[Reading, ...]], ...]
+
+
+class Known(Struct, eq=False):
+    """What the calls of a tool want, and where those are counted in memory that came before.
+
+    Attributes:
+        wanted: what they want.
+        quick: how much and where is told by one argument each, at most.
+        arg: the one that is added up, if any. by: the one by which calls are counted apart, if any.
+        places: where calls are counted, by the value of the latter.
+    """
+
+    wanted: Wanted
+    quick: bool
+    arg: str | None
+    by: str | None
+    places: dict[object, tuple[Place, ...]]
 
 
 def limits_control(limits: Sequence[Limit], store: MemoryLimitStore | LimitStore) -> Control:
@@ -70,6 +94,17 @@ def wanted_of(limits: Sequence[Limit], call: CallView) -> Wanted:
                 read.setdefault(limit.arg, []).append((len(fixed), limit, scope))
                 fixed.append(None)
     return Wanted(tuple(fixed), tuple([(arg, tuple(of)) for arg, of in read.items()]))
+
+
+def known_of(limits: Sequence[Limit], call: CallView) -> Known:
+    """Lay out what the calls of a call's tool want, and what tells where they are counted."""
+    policing = [limit for limit in limits if limit.polices(call)]
+    added = {limit.arg for limit in policing if limit.arg is not None}
+    reads = [arguments_of(limit.scope) for limit in policing]
+    apart = {arg for read in reads for arg in read or ()}
+    quick = None not in reads and len(added) <= 1 and len(apart) <= 1
+    arg, by = next(iter(added), None), next(iter(apart), None)
+    return Known(wanted_of(limits, call), quick, arg, by, {})
 
 
 def _scope_of_tool(limit: Limit, call: CallView) -> str | None:
@@ -133,32 +168,48 @@ class _Limits(Control, Generic[S]):
 
     def check(self, call: CallView) -> Wait | None:
         """Take what the call wants, all of it or nothing."""
-        return self._judged(wanted_of(self.limits, call), call)
-
-    def planned(self, call: CallView) -> Judge | None:
-        """Leave out the limits that do not police this tool."""
-        wanted = wanted_of(self.limits, call)
-        return partial(self._judged, wanted) if wanted.fixed else None
-
-    def _judged(self, wanted: Wanted, call: CallView) -> Wait | None:
-        """Take what the call wants of its limits, or refuse it."""
-        raise NotImplementedError
+        judge = self.planned(call)
+        return None if judge is None else judge(call)
 
 
 class MemoryLimits(_Limits[MemoryLimitStore]):
     """Limits whose counts live in this process."""
 
-    def _judged(self, wanted: Wanted, call: CallView) -> None:
+    def planned(self, call: CallView) -> Judge | None:
+        """Leave out the limits that do not police this tool."""
+        known = known_of(self.limits, call)
+        return partial(self._judged, known) if known.wanted.fixed else None
+
+    def _judged(self, known: Known, call: CallView) -> None:
         if call.repeated or (call.held is not None and LIMITS in call.held):
             return
-        asked = wants(wanted, call)
-        taken, overs = self.store.take(asked, call.approved)
+        arguments: Mapping[str | None, Any] = call.arguments  # type: ignore[assignment]
+        amount = 0 if known.arg is None else arguments.get(known.arg)
+        value = arguments.get(known.by)  # nothing has the name None
+        places = known.places.get(value) if type(value) in _TELLING else None
+        if places is not None and type(amount) is int and 0 <= amount < SMALL:
+            taken, overs = self.store.take_at(places, amount, call.approved)
+        else:
+            taken, overs = self._taken(known, call, value)
         if overs:
             refuse_or_ask(call, overs)
         elif call.held is None:
             call.held = {LIMITS: taken}
         else:
             call.hold(LIMITS, taken)
+
+    def _taken(
+        self, known: Known, call: CallView, value: object
+    ) -> tuple[list[Taken], list[Over]]:
+        """Take what a call wants after a closer look, and remember where its like is counted."""
+        asked = wants(known.wanted, call)
+        whole = len(asked) == len(known.wanted.fixed)
+        if known.quick and whole and type(value) in _TELLING and value not in known.places:
+            if len(known.places) >= _MOST_KNOWN:
+                known.places.clear()
+            places = [(limit, scope, 1 if limit.arg is None else None) for limit, scope, _ in asked]
+            known.places[value] = self.store.places(places)
+        return self.store.take(asked, call.approved)
 
     def release(self, call: CallView) -> None:
         """Hand back what the call took; it did not start."""
@@ -169,6 +220,11 @@ class MemoryLimits(_Limits[MemoryLimitStore]):
 
 class SharedLimits(_Limits[LimitStore]):
     """Limits whose counts lie in a state store."""
+
+    def planned(self, call: CallView) -> Judge | None:
+        """Leave out the limits that do not police this tool."""
+        wanted = wanted_of(self.limits, call)
+        return partial(self._judged, wanted) if wanted.fixed else None
 
     def _judged(self, wanted: Wanted, call: CallView) -> Wait | None:
         if call.repeated or (call.held is not None and LIMITS in call.held):

@@ -2,6 +2,8 @@
 
 Rules of this part:
 
+- Where the calls of a tool are counted is looked up once (`places`), as long as the scope is the
+  same. A count that was dropped meanwhile is empty, and serves again.
 - One lock makes a call's charges all or nothing among threads: what was counted before a limit that
   the call is over is handed back before the lock is.
 - A busy count is quick: until its newest entry closes, a whole amount that fits beside all that is
@@ -32,6 +34,9 @@ __all__ = ["MemoryLimitStore", "Taken"]
 Taken: TypeAlias = tuple[Window, int, Number]
 """One amount that was counted for a call: in which window, by which entry, and how much."""
 
+Place: TypeAlias = "tuple[Limit, _Counted, Number | None]"
+"""Where a call of some tool is counted: the limit, the count, how much; None for its amount."""
+
 
 class _Counted(Window):
     """The count of one scope of the limits of one name.
@@ -40,17 +45,20 @@ class _Counted(Window):
     done with the count, the entry is made to say so too.
 
     Attributes:
-        limit: the one of them with the longest window.
+        limit: the one of them with the longest window. scope: what is counted.
+        gone: it was empty and is counted in no more; see `MemoryLimitStore`.
         joins_until: before this time, a whole amount may join the newest entry.
         newest, last: that entry's name, and when something joined it.
         others: what the other entries add up to.
     """
 
-    __slots__ = ("joins_until", "last", "limit", "newest", "others")
+    __slots__ = ("gone", "joins_until", "last", "limit", "newest", "others", "scope")
 
-    def __init__(self, limit: Limit) -> None:
+    def __init__(self, limit: Limit, scope: str) -> None:
         super().__init__()
         self.limit = limit
+        self.scope = scope
+        self.gone = False
         self.joins_until = -inf
         self.newest = 0
         self.last = -inf
@@ -118,31 +126,65 @@ class MemoryLimitStore:
         Returns:
             What was counted and where; or the limits that the call is over.
         """
-        windows = self._windows
+        whole = all(type(amount) is int for _, _, amount in wants)
+        return self.take_at(self.places(wants), 0, forced, whole=whole)
+
+    def places(self, wants: Sequence[tuple[Limit, str, Number | None]]) -> tuple[Place, ...]:
+        """Return where calls are counted that want such amounts in such scopes.
+
+        Args:
+            wants: limit, scope and amount; None is the amount that each call brings.
+        """
+        with self._lock:
+            now = self._now()
+            return tuple([(one, self._at(one, scope, now), of) for one, scope, of in wants])
+
+    def take_at(
+        self, places: Sequence[Place], amount: int, forced: frozenset[str], *, whole: bool = True
+    ) -> tuple[list[Taken], list[Over]]:
+        """Count a call as `take` does, where it is known already where.
+
+        Args:
+            places: where it is counted.
+            amount: what it wants of those limits for which that is not said there.
+            forced: as for `take`.
+            whole: every amount is an int.
+        """
         taken: list[Taken] = []
         overs: list[Over] = []
         with self._lock:
             now = self._now()
-            for limit, scope, amount in wants:
-                try:
-                    window = windows[limit.name, scope]
-                except KeyError:
-                    window = self._new(limit, scope, now)
-                if now < window.joins_until and window.limit is limit and type(amount) is int:
-                    total = window.total + amount
+            joins = now if whole else inf
+            for limit, window, fixed in places:
+                wanted = amount if fixed is None else fixed
+                if joins < window.joins_until and window.limit is limit:
+                    total = window.total + wanted
                     if total <= limit.most:
                         window.total = total
                         window.last = now
-                        taken.append((window, window.newest, amount))
+                        taken.append((window, window.newest, wanted))
                         continue
-                if self._fits(window, limit, amount, now) or limit.name in forced:
-                    taken.append((window, window.take(amount, window.limit.window, now), amount))
-                else:
-                    overs.append(over(limit, scope, amount, window, now))
+                self._count(limit, self._still(window), wanted, now, forced, taken, overs)
             if overs:
                 self._hand_back(taken)
                 return [], overs
             return taken, overs
+
+    def _count(
+        self,
+        limit: Limit,
+        window: _Counted,
+        amount: Number,
+        now: float,
+        forced: frozenset[str],
+        taken: list[Taken],
+        overs: list[Over],
+    ) -> None:
+        """Count an amount as an entry, or add the limit to those that the call is over."""
+        if self._fits(window, limit, amount, now) or limit.name in forced:
+            taken.append((window, window.take(amount, window.limit.window, now), amount))
+        else:
+            overs.append(over(limit, window.scope, amount, window, now))
 
     @staticmethod
     def _fits(window: _Counted, limit: Limit, amount: Number, now: float) -> bool:
@@ -176,16 +218,28 @@ class MemoryLimitStore:
                 found.append(used)
             return found
 
-    def _new(self, limit: Limit, scope: str, now: float) -> _Counted:
-        if len(self._windows) >= self._sweep_at:
-            self._sweep(now)
-        window = self._windows[limit.name, scope] = _Counted(limit)
+    def _at(self, limit: Limit, scope: str, now: float) -> _Counted:
+        """Return the count of a limit's scope."""
+        window = self._windows.get((limit.name, scope))
+        if window is None:
+            if len(self._windows) >= self._sweep_at:
+                self._sweep(now)
+            window = self._windows[limit.name, scope] = _Counted(limit, scope)
+        return window
+
+    def _still(self, window: _Counted) -> _Counted:
+        """Return a count of which somebody knew, or what has come in its place."""
+        if window.gone:
+            found = self._windows.setdefault((window.limit.name, window.scope), window)
+            window.gone = found is not window  # it is empty, so it can serve again
+            return found
         return window
 
     def _sweep(self, now: float) -> None:
         for key, window in list(self._windows.items()):
             window.prune(window.limit.window, now)
             if not window.ends:
+                window.gone = True
                 del self._windows[key]
         self._sweep_at = max(1024, 2 * len(self._windows))
 

@@ -28,6 +28,14 @@ _ABSENT: Final = object()
 _PLAIN: Final = re.compile(r"[\w.:@+-]+", re.ASCII)
 
 
+def arguments_of(scope: Scope | None) -> frozenset[str] | None:
+    """Return the arguments by which a scope tells calls of one tool apart; None if unknown."""
+    if scope is None or scope is by_tool:
+        return frozenset()
+    reads: frozenset[str] | None = getattr(scope, "_agent_saga_reads", None)
+    return reads
+
+
 def by_tool(call: CallView) -> str:
     """Count each tool apart."""
     return f"tool={_quoted(call.tool)}"
@@ -51,7 +59,7 @@ def by_arg(arg: str) -> Scope:
         return head + _quoted(_value(value))
 
     scope.__name__ = f"by_arg({arg!r})"
-    return scope
+    return _reading(scope, frozenset([arg]))
 
 
 def combine(*scopes: Scope) -> Scope:
@@ -66,6 +74,14 @@ def combine(*scopes: Scope) -> Scope:
     def scope(call: CallView) -> str:
         return ", ".join([one(call) for one in scopes])
 
+    reads = [arguments_of(one) for one in scopes]
+    known = [one for one in reads if one is not None]
+    return _reading(scope, frozenset().union(*known)) if len(known) == len(reads) else scope
+
+
+def _reading(scope: Scope, arguments: frozenset[str]) -> Scope:
+    """Mark a scope with the arguments on which alone it depends, beside the tool."""
+    vars(scope)["_agent_saga_reads"] = arguments
     return scope
 
 
