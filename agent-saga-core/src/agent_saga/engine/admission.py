@@ -58,7 +58,7 @@ def admit(call: Invocation) -> tuple[Step, bool]:
             step = _earlier(saga, call, encoded[2] or mac_of(saga.salt, encoded[0]))
         fresh = step is None
         if step is None:
-            step = _new(saga, call, *encoded)
+            step = _new(saga, call, encoded)
     outer = WITHIN.get()
     if outer is not None and outer is not step:
         outer.inner = [*(outer.inner or ()), step]
@@ -152,17 +152,18 @@ def drafted(call: Invocation) -> Step | None:
     saga, key = call.scope.saga, call.key
     if key is None:
         return None
-    encoded, faithful, mac = arguments(saga.salt, call.arguments)
+    encoded = arguments(saga.salt, call.arguments)
     step_key = identity.given_key(_GIVEN_PATH, call.tool.name, key)
     with saga.lock:
         if step_key in saga.keyed:
             return None
-        step_id = identity.step_id(saga.id, step_key)
-        return _made(call, step_key, step_id, encoded, faithful, mac)
+        return _new(saga, call, encoded, draft=True)
 
 
-def _new(saga: Saga, call: Invocation, encoded: Fragment, faithful: bool, mac: bytes) -> Step:
-    """Make and register a step; the saga's lock is held."""
+def _new(
+    saga: Saga, call: Invocation, encoded: tuple[Fragment, bool, bytes], *, draft: bool = False
+) -> Step:
+    """Make a step, and register it unless it is a draft; the saga's lock is held."""
     scope, tool, key = call.scope, call.tool, call.key
     if key is None:
         ordinals = scope.calls.get(tool.name)
@@ -175,42 +176,30 @@ def _new(saga: Saga, call: Invocation, encoded: Fragment, faithful: bool, mac: b
     else:
         step_key = identity.given_key(_GIVEN_PATH, tool.name, key)
         step_id = identity.step_id(saga.id, step_key)
-    step = _made(call, step_key, step_id, encoded, faithful, mac)
-    saga.steps[step_id] = step
-    if key is not None:
-        saga.keyed[step_key] = step
-    return step
-
-
-def _made(
-    call: Invocation,
-    key: identity.StepKey,
-    step_id: str,
-    encoded: Fragment,
-    faithful: bool,
-    mac: bytes,
-) -> Step:
-    scope = call.scope
-    saga = scope.saga
+    data, faithful, mac = encoded
     step = Step(
         saga,
         scope,
-        call.tool,
-        key,
+        tool,
+        step_key,
         step_id,
         call.arguments,
         call.args,
         call.kwargs,
-        encoded,
+        data,
         faithful,
         mac,
-        call.key is not None,
+        key is not None,
         call.named,
         call.owner,
         saga.order(),
     )
     if not faithful:  # of what the log cannot hold whole, parts are kept now: they may change
-        step.recorded = kept(call.arguments, encoded, faithful=False)
+        step.recorded = kept(call.arguments, data, faithful=False)
+    if not draft:
+        saga.steps[step_id] = step
+        if key is not None:
+            saga.keyed[step_key] = step
     return step
 
 

@@ -342,9 +342,9 @@ class Invocation(Struct, eq=False):
         try:
             outcome = driver.drive(step_protocol(step) if fresh else repeated(step, self))
         finally:
-            reset(STEP_ID, before)
+            STEP_ID.reset(before)  # on a thread, a call ends in the context that it began in
             if within is not None:
-                reset(WITHIN, within)
+                WITHIN.reset(within)
         held = driver.interrupts
         if held is not None and held.kept and (kept := held.taken()) is not None:
             raise kept

@@ -198,9 +198,7 @@ class MemoryLimits(_Limits[MemoryLimitStore]):
         else:
             call.hold(LIMITS, taken)
 
-    def _taken(
-        self, known: Known, call: CallView, value: object
-    ) -> tuple[list[Taken], list[Over]]:
+    def _taken(self, known: Known, call: CallView, value: object) -> tuple[list[Taken], list[Over]]:
         """Take what a call wants after a closer look, and remember where its like is counted."""
         asked = wants(known.wanted, call)
         whole = len(asked) == len(known.wanted.fixed)
