@@ -667,9 +667,9 @@ def test_a_look_at_a_signal_sees_its_first_ring_and_every_later_one(tmp_path):
     signal = FileSignal(tmp_path / "signal")
     for rev in range(1, 4):
         seen = signal.seen()
-        assert not signal.moved(seen)
+        assert not signal.since(seen)()
         FileSignal(signal.path).ring(rev)
-        assert signal.moved(seen)
+        assert signal.since(seen)()
         assert signal.seen() != seen
     signal.path.unlink()
-    assert signal.moved(seen)
+    assert signal.since(seen)()

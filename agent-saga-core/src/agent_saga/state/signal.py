@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from agent_saga.errors import StateError
@@ -24,6 +25,7 @@ from agent_saga.observe.files import read_by_name
 from agent_saga.state.beside import Beside, append_line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from agent_saga.state.base import StateStore
@@ -37,8 +39,8 @@ class Signal(Protocol):
     def seen(self) -> object:
         """Return what differs after every ring; compare it with an earlier one."""
 
-    def moved(self, seen: object) -> bool:
-        """Say whether it was rung since; as quick as can be, since every effect asks."""
+    def since(self, seen: object) -> Callable[[], bool]:
+        """Return what says whether it was rung since; as quick as can be: every effect asks."""
 
     def floor(self) -> int:
         """Return the highest revision that was rung; 0 before the first."""
@@ -61,9 +63,9 @@ class MemorySignal:
         """Return how often it was rung."""
         return self._rings
 
-    def moved(self, seen: object) -> bool:
-        """Say whether it was rung since."""
-        return self._rings != seen
+    def since(self, seen: object) -> Callable[[], bool]:
+        """Return what says whether it was rung since."""
+        return lambda: self._rings != seen
 
     def floor(self) -> int:
         """Return the highest revision that was rung."""
@@ -106,14 +108,15 @@ class FileSignal:
             raise self._unreadable(error) from error
         return found.st_ino, found.st_size, found.st_mtime_ns
 
-    def moved(self, seen: object) -> bool:
-        """Say whether it was rung since.
+    def since(self, seen: object) -> Callable[[], bool]:
+        """Return what says whether it was rung since.
 
-        Raises:
-            StateError: it cannot be looked at. Of a file that had not been there only `seen` says
-                that: an error for each look at nothing would take as long as the look.
+        It raises `StateError` where the file cannot be looked at. Of a file that had not been there
+        it says only that: an error for each look at nothing would take as long as the look.
         """
-        return os.access(self._text, os.F_OK) if seen is None else self.seen() != seen
+        if seen is None:
+            return partial(os.access, self._text, os.F_OK)
+        return lambda: self.seen() != seen
 
     def floor(self) -> int:
         """Return the highest revision that was rung; read anew only when the file changed.

@@ -35,8 +35,9 @@ from agent_saga.errors import (
 from agent_saga.observe.logger import logger
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agent_saga.domain.clock import Clock
-    from agent_saga.state.signal import Signal
 
 __all__ = ["GRACE", "KillSwitch", "set_kill_switch"]
 
@@ -56,12 +57,11 @@ _LOOK_SERVES: Final = 0.01
 
 
 class _Known(Struct, frozen=True):
-    """What was read last, whether anything is set, the signal as before, the monotonic time."""
+    """What was read last, whether anything is set, whether the signal moved, the monotonic time."""
 
     switches: Switches
     some: bool
-    signal: Signal | None
-    seen: object
+    moved: Callable[[], bool]
     at: float
 
 
@@ -209,7 +209,7 @@ class KillSwitch(Acting, Control):
     def _moved(self, known: _Known, now: float) -> bool:
         """Say whether the document may have changed; a look that finds nothing serves others."""
         try:
-            if known.signal is None or known.signal.moved(known.seen):
+            if known.moved():
                 return True
         except StateError:
             return True
@@ -259,7 +259,9 @@ class KillSwitch(Acting, Control):
         some = bool(switches.halts or switches.quarantined)
         read = document.Known(self._clock.now_us(), now)
         self._since = switches.known(self._since, read, here()[1])
-        self._known = _Known(switches, some, self.store.signal, seen, now)
+        signal = self.store.signal
+        moved = _perhaps if signal is None else signal.since(seen)
+        self._known = _Known(switches, some, moved, now)
         return switches
 
     def _last_counts(self, trouble: Exception, now: float, floor: int) -> bool:
@@ -279,6 +281,11 @@ class KillSwitch(Acting, Control):
         entry = switches.against(asked, self._since)
         if entry is not None:
             raise refusals.halted(call.tool, entry, self._log())
+
+
+def _perhaps() -> bool:
+    """Say that a document may have changed of which no signal tells."""
+    return True
 
 
 def set_kill_switch(switch: KillSwitch | None) -> None:
