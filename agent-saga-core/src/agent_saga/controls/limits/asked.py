@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from agent_saga.controls.amounts import Number, text_of
 from agent_saga.controls.limits.limit import Limit
-from agent_saga.wal.encoding import Fragment, decode, masked
+from agent_saga.wal.encoding import Fragment, decode, listed, masked
 
-__all__ = ["PREFIX", "Asked", "SharedTaken", "asking", "name_of"]
+__all__ = ["PREFIX", "Asked", "SharedTaken", "asking", "name_of", "told"]
 
 PREFIX: Final = "limit/"
 """How the keys of counts begin."""
@@ -30,10 +30,6 @@ class SharedTaken(Struct, frozen=True):
     amount: Number | None
     window: float
     scope: str
-
-    def as_record(self) -> Fragment:
-        """Return it as the announcement carries it; kept, since most calls take the same."""
-        return _as_record(self)
 
 
 class Asked(Struct, frozen=True):
@@ -54,6 +50,12 @@ class Asked(Struct, frozen=True):
 def asking(limit: Limit, scope: str, amount: Number) -> Asked:
     """Return what a call asks of the count that a limit has for a scope."""
     return Asked(_key(limit.name, scope), limit, scope, amount, _label(scope))
+
+
+@functools.lru_cache(maxsize=1024)
+def told(taken: tuple[SharedTaken, ...]) -> Fragment:
+    """Return what was taken as an announcement carries it; kept, since many calls take the same."""
+    return listed([_as_record(one) for one in taken])
 
 
 @functools.lru_cache(maxsize=1024)

@@ -23,13 +23,13 @@ from msgspec import Struct
 
 from agent_saga.controls.amounts import SMALL, Number
 from agent_saga.controls.control import CallView, Control, Judge, Use, Wait
+from agent_saga.controls.limits.asked import told
 from agent_saga.controls.limits.limit import LIMITS, Limit
 from agent_saga.controls.limits.memory import MemoryLimitStore, Place, Taken
 from agent_saga.controls.limits.scopes import arguments_of, by_tool
 from agent_saga.controls.limits.shared import LimitStore
 from agent_saga.controls.limits.usage import Over, refusal
 from agent_saga.errors import RefusedError, one_line
-from agent_saga.wal.encoding import listed
 
 __all__ = ["MemoryLimits", "SharedLimits", "Want", "limits_control"]
 
@@ -260,7 +260,7 @@ class SharedLimits(_Limits[LimitStore]):
     def recorded(self, call: CallView) -> Mapping[str, Any]:
         """Return what was taken, from which a lost store is made anew."""
         taken = (call.held or {}).get(LIMITS)
-        return {"taken": listed([one.as_record() for one in taken])} if taken else {}
+        return {"taken": told(tuple(taken))} if taken else {}
 
 
 def _unreadable(call: CallView, limit: Limit, error: Exception) -> RefusedError:
