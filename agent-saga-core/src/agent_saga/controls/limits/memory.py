@@ -66,18 +66,28 @@ class _Counted(Window):
 
     def take(self, amount: Number, length: float, now: float) -> int:
         """Count an amount, and return the name of its entry."""
+        if self.joins_until > -inf:
+            self._tell()
         self.newest = super().take(amount, length, now)
-        whole = type(self.total) is int  # and so is every amount in it
-        busy = whole and len(self.ends) >= MERGED
-        self.joins_until = self.start + length / MERGED if busy else -inf
-        self._told()
+        if len(self.ends) >= MERGED and type(self.total) is int:  # and so is every amount in it
+            self.joins_until = self.start + length / MERGED
+            self._told()
+        else:
+            self.joins_until = -inf
         return self.newest
 
     def prune(self, length: float, now: float) -> None:
         """Forget what has left the window."""
+        ends = self.ends
+        if ends and ends[0] + length <= now:  # what joined it since leaves later still
+            self._tell()
+            super().prune(length, now)
+            self._told()
+
+    def within(self, length: float, now: float) -> Number:
+        """Return what counts within a length that may be shorter than what is kept."""
         self._tell()
-        super().prune(length, now)
-        self._told()
+        return super().within(length, now)
 
     def give_back(self, entry: int, amount: Number) -> None:
         """Take an amount out of an entry again, unless that has left the window."""
@@ -181,20 +191,15 @@ class MemoryLimitStore:
         overs: list[Over],
     ) -> None:
         """Count an amount as an entry, or add the limit to those that the call is over."""
-        if self._fits(window, limit, amount, now) or limit.name in forced:
-            taken.append((window, window.take(amount, window.limit.window, now), amount))
-        else:
-            overs.append(over(limit, window.scope, amount, window, now))
-
-    @staticmethod
-    def _fits(window: _Counted, limit: Limit, amount: Number, now: float) -> bool:
-        """Say whether an amount fits, once what has left is forgotten."""
         if limit.window > window.limit.window:
             window.limit = limit
-        window.prune(window.limit.window, now)
-        shorter = limit.window < window.limit.window
-        total = window.within(limit.window, now) if shorter else window.total
-        return add(total, amount) <= limit.most
+        length = window.limit.window
+        window.prune(length, now)
+        total = window.within(limit.window, now) if limit.window < length else window.total
+        if add(total, amount) <= limit.most or limit.name in forced:
+            taken.append((window, window.take(amount, length, now), amount))
+        else:
+            overs.append(over(limit, window.scope, amount, window, now))
 
     def give_back(self, taken: Sequence[Taken]) -> None:
         """Hand back what a call took that did not start."""
