@@ -57,12 +57,15 @@ def call_of(step: Step, form: Form, purpose: str) -> Call:
     if tool.window is not None and step.first_at is None:
         step.first_at = step.saga.engine.clock.monotonic()
     engine = step.saga.engine
+    timeout = tool.timeout or engine.timing.step_timeout
+    if timeout is None and form.is_async:  # nobody gives it up, and it waits for no thread
+        return Call(form.fn, args, kwargs, True, None, None, tool.loop_free, what=tool.name)
     return Call(
         form.fn,
         args,
         kwargs,
         form.is_async,
-        tool.timeout or engine.timing.step_timeout,
+        timeout,
         partial(late.arrived, step, form),
         tool.loop_free,
         what=tool.name,

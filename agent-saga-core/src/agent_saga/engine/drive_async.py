@@ -23,6 +23,8 @@ from collections.abc import Callable, Coroutine
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from msgspec import Struct, field
+
 from agent_saga.controls.control import Use
 from agent_saga.engine import calls
 from agent_saga.engine.calls import UNRUN, run
@@ -47,23 +49,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncDriver:
+class AsyncDriver(Struct, eq=False):
     """Carries out one protocol.
 
     Attributes:
-        cut: the cancellation that came meanwhile, or None.
+        engine, loop, forks: where it runs. cut: the cancellation that came meanwhile, or None.
         closing: the coroutine is being closed; ended: how its call ended then.
     """
 
-    __slots__ = ("closing", "cut", "ended", "engine", "forks", "loop")
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.forks = FORKS.generation
-        self.loop = asyncio.get_running_loop()
-        self.cut: BaseException | None = None
-        self.closing = False
-        self.ended: Ending | None = None
+    engine: Engine
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    cut: BaseException | None = None
+    closing: bool = False
+    ended: Ending | None = None
+    forks: int = 0
 
     async def drive(self, protocol: Protocol[T]) -> T:
         """Run a protocol to its end and return its result.
@@ -71,6 +70,7 @@ class AsyncDriver:
         Raises:
             SagaForked: this is a forked child, and the protocol is the parent's.
         """
+        forks = self.forks = FORKS.generation
         try:
             request = next(protocol)
             while True:
@@ -91,7 +91,7 @@ class AsyncDriver:
                         answer = await self._call(request)
                 except GeneratorExit as error:
                     answer = self._closed(request, error)
-                if self.forks != FORKS.generation:
+                if forks != FORKS.generation:
                     raise calls.left_in_child(answer)
                 request = protocol.send(answer)
         except StopIteration as end:
