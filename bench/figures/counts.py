@@ -47,10 +47,10 @@ def _steps(w: Work) -> list[Figure]:
         for _ in range(2 * MERGED):  # what counts as in a process that has run for a while
             w.look_sync(**ARGUMENTS)
         return [
-            *_way("REVERSIBLE step, sync", lambda: w.look_sync(**ARGUMENTS), 63.1, 6),
+            *_way("REVERSIBLE step, sync", lambda: w.look_sync(**ARGUMENTS), 56.1, 6),
             # Its locks are no counter: the flusher, which it waits for, takes some of them or not.
             # The write of its intent, which the flusher finds done, is among its calls.
-            _way("COMPENSABLE step, sync", lambda: w.charge_sync(**ARGUMENTS), 121, 0)[0],
+            _way("COMPENSABLE step, sync", lambda: w.charge_sync(**ARGUMENTS), 112, 0)[0],
         ]
 
 
