@@ -13,7 +13,8 @@ Rules of this part, in this order:
 4. After a crash or a wait the run begins again: its equal calls are the recorded ones, in order.
    A flow that goes on after a human's feedback does not begin again: its calls are new ones.
 5. What an earlier part of a run did, and the part that began again did not, is not passed over:
-   the run fails, and everything is undone.
+   the run fails, and everything is undone. So does a program that goes on with its own boundary,
+   where the runs in it leave out what they had done.
 """
 
 from __future__ import annotations
@@ -113,6 +114,11 @@ class Attempts:
         with self._lock:
             return [step.key[-1] for step in self._left_of(saga)]
 
+    def left_out(self, saga: Saga) -> list[Step]:
+        """Return what a program that goes on with its boundary did before, and has not come to."""
+        with self._lock:
+            return self._left_of(saga)
+
     def check_repeated(self, saga: Saga, *, everywhere: bool) -> None:
         """Refuse to go on as if what an earlier part of the run did had not happened.
 
@@ -201,3 +207,6 @@ def attempts_of(saga: Saga) -> Attempts:
 def began_again(saga: Saga, again: Iterable[str] | None) -> None:
     """Count the steps of a saga anew: a run has begun that may come to recorded ones again."""
     _attempts.of(saga, lambda: Attempts(saga, again), anew=True)
+
+
+attempts.tell_left_out(lambda saga: attempts_of(saga).left_out(saga))

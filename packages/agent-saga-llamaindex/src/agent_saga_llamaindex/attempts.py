@@ -10,7 +10,8 @@ Rules of this part, in this order:
    order, whatever led to it. An agent that runs inside the step may take another way to it.
 5. In a saga that is gone on with: so is an equal call that was recorded and stands, and that the
    context does not know of, whatever its id. What an earlier process did and the run neither knows
-   nor repeats is not passed over: the run fails, and everything is undone.
+   nor repeats is not passed over: the run fails, and everything is undone. So does a program that
+   goes on with its own boundary, where the runs in it leave out what they had done.
 6. Where a context was taken in the middle of a run, it holds events of which nobody can tell any
    more whether they are such as were sent again. A call of a step that handles one is an equal call
    of the same step that was recorded and stands: rather none too few than one too many.
@@ -33,6 +34,7 @@ from agent_saga.kit.frameworks.attempts import (
     equal,
     full_key,
     stands,
+    tell_left_out,
     unnamed,
     unsettled,
 )
@@ -226,6 +228,10 @@ class Attempts:
         unmet = [step for step in same if (step.tool.name, step.key[-1]) not in self._met]
         return next(iter([*unmet, *same]), None)
 
+    def left_out(self, saga: Saga) -> list[Step]:
+        """Return what a program that goes on with its boundary did before, and has not come to."""
+        return self._left.unmet(saga)
+
     def check_repeated(self, saga: Saga) -> None:
         """Refuse to go on as if what a lost attempt did had not happened.
 
@@ -261,3 +267,6 @@ def attempts_of(saga: Saga, anew: Callable[[], Attempts] | None = None) -> Attem
         anew: makes what begins anew.
     """
     return _attempts.of(saga, anew or (lambda: Attempts(saga)), anew=anew is not None)
+
+
+tell_left_out(lambda saga: attempts_of(saga).left_out(saga))

@@ -8,7 +8,7 @@ Rules of this part:
   call of it is the same call.
 - Runs and pieces of work mean nothing in another process. So the key of a call tells only which of
   the equal calls it is: a boundary that is resumed, and whose program runs the workflow again,
-  comes to the recorded ones, in order.
+  comes to the recorded ones, in order. Where it leaves some out, everything is undone.
 - A call that equals one without a known outcome is that one.
 - A workflow that such a step runs itself is another run each time: nothing tells that it comes
   again. `saga_run` knows it.
@@ -21,13 +21,14 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from agent_saga.kit.frameworks.attempts import PerSaga, equal, unsettled
+from agent_saga.kit.frameworks.attempts import PerSaga, equal, tell_left_out, unsettled
 from agent_saga.kit.frameworks.naming import everywhere
 from agent_saga_llamaindex import seams
 from agent_saga_llamaindex.calls import running
 
 if TYPE_CHECKING:
     from agent_saga.engine.saga import Saga
+    from agent_saga.engine.step import Step
     from agent_saga.engine.tool import Tool
 
 Call = tuple[str, bytes]
@@ -59,6 +60,22 @@ class _Made:
                 known.append(at)
             return known.index(at)
 
+    def left_out(self, saga: Saga) -> list[Step]:
+        """Return what a program that goes on with its boundary did before, and has not come to."""
+        with self._lock:
+            made = {call: len(known) for call, known in self._order.items()}
+        read = [(step, _read(step)) for step in tuple(saga.keyed.values())]
+        return [step for step, mark in read if mark and mark[1] >= made.get(mark[0], 0)]
+
+
+def _read(step: Step) -> tuple[Call, int] | None:
+    """Return which call a step is, and which of the equal ones; None if its key is another's."""
+    try:
+        key = json.loads(step.key[-1])
+        return (step.tool.name, bytes.fromhex(key["mac"])), int(key["number"])
+    except (ValueError, TypeError, LookupError):
+        return None
+
 
 _made: PerSaga[_Made] = PerSaga()
 
@@ -88,3 +105,4 @@ def _name(saga: Saga, tool: Tool, mac: bytes) -> str | None:
 
 
 everywhere(_name)
+tell_left_out(lambda saga: _made.of(saga, _Made).left_out(saga))
