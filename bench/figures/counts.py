@@ -49,8 +49,7 @@ def _steps(w: Work) -> list[Figure]:
         return [
             *_way("REVERSIBLE step, sync", lambda: w.look_sync(**ARGUMENTS), 56.1, 6),
             # Its locks are no counter: the flusher, which it waits for, takes some of them or not.
-            # The write of its intent, which the flusher finds done, is among its calls.
-            _way("COMPENSABLE step, sync", lambda: w.charge_sync(**ARGUMENTS), 112, 0)[0],
+            _way("COMPENSABLE step, sync", lambda: w.charge_sync(**ARGUMENTS), 104, 0)[0],
         ]
 
 
@@ -59,7 +58,7 @@ def _undone(w: Work) -> Figure:
     # The least of three: meanwhile the log may go on in another segment.
     few, many = (min(_unwound(w, n) for _ in range(3)) for n in (STEPS, 2 * STEPS))
     each = (many - few) / STEPS
-    return Figure(GROUP, "undone step, sync: calls", each, "", 82, kind="counter")
+    return Figure(GROUP, "undone step, sync: calls", each, "", 71, kind="counter")
 
 
 def _unwound(w: Work, steps: int) -> float:

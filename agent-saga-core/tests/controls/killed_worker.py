@@ -68,7 +68,9 @@ def die_at(number):
         return around
 
     for owner, name in WRITES:
-        setattr(owner, name, dying(getattr(owner, name)))
+        around = dying(getattr(owner, name))
+        static = isinstance(vars(owner)[name], staticmethod)
+        setattr(owner, name, staticmethod(around) if static else around)
 
 
 def effect(world):

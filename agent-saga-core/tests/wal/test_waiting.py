@@ -184,22 +184,22 @@ def test_where_no_loop_runs_an_outcome_and_the_next_announcement_share_one_sync(
         assert port.count("fdatasync") == syncs + 1
 
 
-def test_whoever_asks_an_idle_flusher_writes_first(open_log):
-    log, port = begun(open_log)
-    writers: list[str] = []
-    write = port.pwrite
+def test_a_write_that_hangs_holds_up_nobody_for_longer_than_the_bound(open_log):
+    """The flusher writes what is waited for: the thread or loop that waits may not hang in it."""
+    log, port = begun(open_log, stall_after=0.2)
+    hang = port.hang("pwrite", times=FOR_EVER)
+    with pytest.raises(WALStalled):
+        log.barrier_sync(log.append("STEP_INTENT"))
 
-    def pwrite(fd: int, data: bytes, offset: int) -> int:
-        writers.append(threading.current_thread().name)
-        return write(fd, data, offset)
+    async def main() -> None:
+        waiting = asyncio.create_task(log.barrier(log.append("STEP_COMMITTED")))
+        await asyncio.sleep(0)
+        assert not waiting.done(), "the loop goes on"
+        with pytest.raises(WALStalled):
+            await waiting
 
-    port.pwrite = pwrite
-    log.barrier_sync(log.append("STEP_INTENT"))
-    asyncio.run(log.barrier(log.append("STEP_INTENT")))
-    log.append("STEP_COMMITTED")
-    log.start_sync()
-    log.barrier_sync()
-    assert writers == [threading.current_thread().name] * 3
+    asyncio.run(main())
+    hang.release()
 
 
 def test_who_waits_while_another_thread_is_inside_a_write_does_not_wait_for_it(open_log):

@@ -5,8 +5,6 @@ Rules of this part:
 - One private thread syncs: at once when idle, at the end of a loop's turn in a crowd (see `turns`);
   while a sync is in flight the next batch gathers. No fixed window, no task per step, at most one
   hop between threads per barrier, every wait bounded.
-- Whoever asks an idle flusher for a sync writes what waits first: the flusher then wakes up to
-  nothing but the sync. It writes itself what came while it was at work.
 - A sync's watermark is carried by the next record; after a moment of quiet a MARK carries it.
 - An error that leaves a backend's `_write` or `_sync` poisons the log for good, and every waiter
   fails with the cause.
@@ -80,13 +78,6 @@ class Durability(Draining):
     def _want(self, seq: int) -> None:
         """Have a sync cover `seq`: the one in flight if it does, else another."""
         if self._target < seq and self.synced < seq and self._cause is None:
-            if not (self._target or self._flusher.kicked) and self._io.acquire(False):
-                try:
-                    self._drain()
-                except WALError:  # whoever waits is told of a poison; the flusher meets the others
-                    _log.debug("The log could not be drained.", exc_info=True)
-                finally:
-                    self._io.release()
             self._flusher.kick()
 
     def durable_future(self, seq: int, loop: asyncio.AbstractEventLoop) -> Future | None:
