@@ -148,9 +148,14 @@ def test_the_queue_names_what_recovery_leaves_alone_since_it_is_quarantined(
     assert lift in listed.out
     assert [one["saga"] for one in cli("queue", "list", "--json").document["untold"]] == ["saga-1"]
     assert "1 saga that nobody can take over" in cli("status").out
+    shown = cli("show", "saga-1")
+    assert "Nothing undoes it until that is lifted" in shown.out
+    assert lift in shown.out
+    assert lift in cli("show", "saga-1", "--json").document["next"]
     for command in (("show",), ("close", "--by", "ann", "--reason", "r")):
         refused = cli("queue", command[0], "saga-1", *command[1:])
         assert (refused.code, lift in refused.err) == (4, True)
     assert cli("resume", "--scope", "saga:saga-1", "--by", "ann").code == 0
     assert cli("queue", "list").code == 0
+    assert "recovery undoes it" in cli("show", "saga-1").out
     assert cli("recover").code == 0

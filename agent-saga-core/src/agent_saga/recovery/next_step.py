@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from agent_saga.controls.switch.document import Entry
+from agent_saga.controls.switch.refusals import quarantined
 from agent_saga.domain.commands import queue_command, recover_command, show_command
 from agent_saga.domain.lifecycle import SagaState
 from agent_saga.domain.views import SagaView
@@ -17,16 +19,22 @@ __all__ = ["next_step", "where_to_look"]
 _OPEN: Final = frozenset({SagaState.RUNNING, SagaState.RELEASED, SagaState.UNWINDING})
 
 
-def next_step(view: SagaView, log: str, *, held: bool = False) -> str:  # noqa: PLR0911 - a table
+def next_step(  # noqa: PLR0911 - a table
+    view: SagaView, log: str, *, held: bool = False, quarantine: Entry | None = None
+) -> str:
     """Return what a person does next about a saga, or an empty string.
 
     Args:
         view: the saga.
         log: the log's path.
         held: its process died, and it is held for its program.
+        quarantine: what it is quarantined by, if it is.
     """
     if view.clean:
         return ""
+    if quarantine is not None:
+        told = quarantined(quarantine, log)
+        return f"{told.message} Nothing undoes it until that is lifted: {told.fix}"
     over = after_deadline(view)
     if view.faults or over == HOLD:
         return queue_command(view.id, log)

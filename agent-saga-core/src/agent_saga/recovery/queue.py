@@ -21,7 +21,6 @@ import functools
 from typing import Final
 
 from agent_saga.controls.humans.names import blank, seen
-from agent_saga.controls.switch.document import Entry
 from agent_saga.controls.switch.refusals import quarantined
 from agent_saga.domain.commands import quoted, recover_command, told_command
 from agent_saga.domain.lifecycle import SagaState, StepState, step_after
@@ -40,7 +39,7 @@ from agent_saga.recovery.cases import case_of, is_case
 from agent_saga.recovery.claim import OWNED, Place, claimed, give_back
 from agent_saga.recovery.next_step import where_to_look
 from agent_saga.recovery.proofs import Proofs
-from agent_saga.recovery.quarantine import quarantined_sagas
+from agent_saga.recovery.quarantine import quarantined_in
 from agent_saga.recovery.rebuild import rebuilt
 from agent_saga.recovery.recover import Recovered, bare, recoverable, undo_saga, unsettled
 from agent_saga.recovery.survey import Found, survey
@@ -103,7 +102,7 @@ def untold_in(path: str) -> list[tuple[Found, AgentSagaError]]:
         WALError: the directory as a whole is no log that can be read.
     """
     told: list[tuple[Found, AgentSagaError]] = []
-    held = _quarantined(path)
+    held = quarantined_in(path)
     if not held and not told_apart(path).untold:
         return told
     for found in survey(path, dead=dead_writers(path)).sagas.values():
@@ -115,13 +114,6 @@ def untold_in(path: str) -> list[tuple[Found, AgentSagaError]]:
         if found.id in held and not lives and recoverable(found):
             told.append((found, quarantined(held[found.id], path)))
     return told
-
-
-def _quarantined(path: str) -> dict[str, Entry]:
-    """Return what is quarantined; nothing while that cannot be read, which recovery tells of."""
-    with open_state(f"file:{path}") as store, contextlib.suppress(StateError):
-        return quarantined_sagas(store)
-    return {}
 
 
 def _may_be_case(found: Found) -> bool:

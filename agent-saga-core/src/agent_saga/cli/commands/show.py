@@ -19,6 +19,7 @@ from agent_saga.cli.vanished import lost_of
 from agent_saga.cli.verdict import headline, standing_lines
 from agent_saga.recovery.hold import hold_text
 from agent_saga.recovery.next_step import next_step
+from agent_saga.recovery.quarantine import quarantined_in
 
 if TYPE_CHECKING:
     from agent_saga.domain.views import SagaView
@@ -60,9 +61,14 @@ def _print(log: LogView, view: SagaView) -> None:
     held = holds(log.path, [view]).get(view.id)
     if held is not None:
         say(f"Held: {hold_text(held)}.")
-    step = next_step(view, str(log.path), held=held is not None)
+    step = _next(log, view, held=held is not None)
     if step:
         say(f"Next: {printable(step)}")
+
+
+def _next(log: LogView, view: SagaView, *, held: bool) -> str:
+    path = str(log.path)
+    return next_step(view, path, held=held, quarantine=quarantined_in(path).get(view.id))
 
 
 def _document(log: LogView, view: SagaView) -> dict[str, Any]:
@@ -81,7 +87,7 @@ def _document(log: LogView, view: SagaView) -> dict[str, Any]:
         "held_until_us": held.until if held is not None else None,
         "faults": view.faults,
         "steps": [_step(view, step) for step in view.steps.values()],
-        "next": next_step(view, str(log.path), held=held is not None),
+        "next": _next(log, view, held=held is not None),
         "records": [
             {
                 "writer": record.writer,
