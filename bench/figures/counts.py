@@ -47,9 +47,9 @@ def _steps(w: Work) -> list[Figure]:
         for _ in range(2 * MERGED):  # what counts as in a process that has run for a while
             w.look_sync(**ARGUMENTS)
         return [
-            *_way("REVERSIBLE step, sync", lambda: w.look_sync(**ARGUMENTS), 56.1, 6),
+            *_way("REVERSIBLE step, sync", lambda: w.look_sync(**ARGUMENTS), 57.1, 6),
             # Its locks are no counter: the flusher, which it waits for, takes some of them or not.
-            _way("COMPENSABLE step, sync", lambda: w.charge_sync(**ARGUMENTS), 104, 0)[0],
+            _way("COMPENSABLE step, sync", lambda: w.charge_sync(**ARGUMENTS), 105, 0)[0],
         ]
 
 
@@ -112,7 +112,7 @@ def _ways(w: Work) -> list[Figure]:
         "arguments, encoded": (lambda: arguments(salt, ARGUMENTS), 4, 0),
         "a result, masked": (lambda: masked(RESULT), 4, 0),
         "a record, appended": (append, 2, 1),
-        "a record, appended and written": (out, 12.1, 3),
+        "a record, appended and written": (out, 13.1, 3),
         "the fence, looked at": (look, 5, 0),
         "a transaction, on its caller's thread": (transact, 8, 1),
     }

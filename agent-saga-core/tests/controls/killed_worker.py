@@ -68,9 +68,7 @@ def die_at(number):
         return around
 
     for owner, name in WRITES:
-        around = dying(getattr(owner, name))
-        static = isinstance(vars(owner)[name], staticmethod)
-        setattr(owner, name, staticmethod(around) if static else around)
+        setattr(owner, name, dying(getattr(owner, name)))
 
 
 def effect(world):

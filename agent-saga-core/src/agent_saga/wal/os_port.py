@@ -88,7 +88,10 @@ class OsPort:
             return os.write(fd, data)
 
     else:
-        pwrite = staticmethod(os.pwrite)
+
+        def pwrite(self, fd: int, data: bytes, offset: int) -> int:
+            """Write at `offset`; returns how many bytes were written, which may be fewer."""
+            return os.pwrite(fd, data, offset)
 
     def append(self, fd: int, data: bytes) -> int:
         """Write at the end of a file opened with `O_APPEND`; returns how many bytes it took."""
