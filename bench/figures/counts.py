@@ -49,7 +49,7 @@ def _steps(w: Work) -> list[Figure]:
         return [
             *_way("REVERSIBLE step, sync", lambda: w.look_sync(**ARGUMENTS), 57.1, 6),
             # Its locks are no counter: the flusher, which it waits for, takes some of them or not.
-            _way("COMPENSABLE step, sync", lambda: w.charge_sync(**ARGUMENTS), 105, 0)[0],
+            _way("COMPENSABLE step, sync", lambda: w.charge_sync(**ARGUMENTS), 106, 0)[0],
         ]
 
 

@@ -61,7 +61,7 @@ def figures(effort: Effort) -> list[Figure]:
     name = "transactions of the store per step, three limits"
     return [
         Figure(GROUP, name, asked, "", 0.05, kind="counter"),
-        Figure(GROUP, "calls of a step for three leased limits", longer, "", 28, kind="counter"),
+        Figure(GROUP, "calls of a step for three leased limits", longer, "", 31, kind="counter"),
         *_ratios(samples),
     ]
 
