@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_saga import AgentKit, MemoryWAL, PreFlightGate, Settings
+from agent_saga import AgentKit, FileApprovalStore, MemoryWAL, PreFlightGate, Settings
 from agent_saga.plugins.registry import process_handlers
 
 FAST = Settings(
@@ -32,6 +32,16 @@ def world():
 @pytest.fixture
 def wal():
     return MemoryWAL()
+
+
+@pytest.fixture
+def log(tmp_path):
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def store(log):
+    return FileApprovalStore(log)
 
 
 @pytest.fixture

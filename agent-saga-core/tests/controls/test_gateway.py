@@ -20,7 +20,6 @@ from agent_saga import (
     ApprovalGateway,
     ApprovalPolicy,
     EscalationLevel,
-    FileApprovalStore,
     PreFlightGate,
     Rule,
     SagaAborted,
@@ -43,16 +42,6 @@ class Telling:
         self.notices.append(notice)
         if self.then is not None:
             self.then(notice)
-
-
-@pytest.fixture
-def log(tmp_path):
-    return tmp_path / "log"
-
-
-@pytest.fixture
-def store(log):
-    return FileApprovalStore(log)
 
 
 @pytest.fixture

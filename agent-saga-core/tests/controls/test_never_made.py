@@ -13,7 +13,6 @@ from agent_saga import (
     ApprovalPolicy,
     BudgetLimit,
     Compensation,
-    FileApprovalStore,
     FileSwitchStore,
     Halted,
     KillSwitch,
@@ -38,16 +37,6 @@ def nothing(result):
 ONE_THREAD = Settings(
     settle=2, settle_after=0.2, inverse_delay=0.0, cancel_grace=0.2, tool_threads=1
 )
-
-
-@pytest.fixture
-def log(tmp_path):
-    return tmp_path / "log"
-
-
-@pytest.fixture
-def store(log):
-    return FileApprovalStore(log)
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from agent_saga import (
     ApprovalDenied,
     ApprovalError,
     ApprovalGateway,
-    FileApprovalStore,
     NotApplied,
     PreFlightGate,
     RetryPolicy,
@@ -27,16 +26,6 @@ from agent_saga.errors import NotFound
 from agent_saga_testing.waiting import until
 
 FAST = Settings(settle=2, settle_after=0.2, inverse_delay=0.0, cancel_grace=0.2, tool_threads=1)
-
-
-@pytest.fixture
-def log(tmp_path):
-    return tmp_path / "log"
-
-
-@pytest.fixture
-def store(log):
-    return FileApprovalStore(log)
 
 
 @pytest.fixture
